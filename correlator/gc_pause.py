@@ -70,9 +70,12 @@ EVERYTHING_EVERY_S = 3600.0
 _looked_through = time.monotonic()
 
 
-#: With fewer new objects than this, their garbage is collected after a tick: it takes a millisecond or two. What a burst
-#: of lines leaves, the statements of some ten queries, waits for ``EVERYTHING_EVERY_S``.
-FEW_OBJECTS = 30_000
+#: With fewer new objects than this, their garbage is collected after a tick: it takes a millisecond at most. After a burst
+#: of lines it would take three, so there it is collected once in ``BURSTS_EVERY_S`` (seconds), and after one of more than
+#: ``MANY_OBJECTS`` not at all: the statements of some ten queries wait for ``EVERYTHING_EVERY_S`` then.
+FEW_OBJECTS, MANY_OBJECTS = 3_000, 30_000
+BURSTS_EVERY_S = 60.0
+_collected = time.monotonic()
 
 
 def set_aside() -> None:
@@ -83,13 +86,15 @@ def set_aside() -> None:
     them to it), only the statements of SQLAlchemy do. After a burst no collection follows, which would take 15 ms of 300.
     A frozen cycle that is or becomes garbage waits for a call that is due: an hour.
     """
-    global _looked_through
-    if time.monotonic() - _looked_through > EVERYTHING_EVERY_S:
+    global _looked_through, _collected
+    now, new = time.monotonic(), gc.get_count()[0]
+    if now - _looked_through > EVERYTHING_EVERY_S:
         gc.unfreeze()
         gc.collect()
-        _looked_through = time.monotonic()
-    elif gc.get_count()[0] < FEW_OBJECTS:
+        _looked_through = _collected = time.monotonic()
+    elif new < (MANY_OBJECTS if now - _collected > BURSTS_EVERY_S else FEW_OBJECTS):
         gc.collect(0)
+        _collected = now
     gc.freeze()
 
 

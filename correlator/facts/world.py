@@ -17,7 +17,7 @@ from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of, user_of
+from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of
 from correlator.gather.silences import Answers
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.attributes import LINKS
@@ -131,7 +131,7 @@ class World:
             self.runs_of_job[run.job_id].append(run)
             for node in run.nodes:
                 self.runs_on[node].append(run)
-        self._using: dict[str, Stay] = {}
+        self._stays: dict[str, list[Stay]] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
@@ -195,21 +195,20 @@ class World:
         return is_remote(event, self.believed.senders)
 
     def is_used(self, host: str, time: float) -> bool:
-        """Had any user a run on a host at about ``time``? Asked for very many lines, most of them during one run."""
-        known = self._using.get(host)
-        if known is not None and known.since <= time <= known.until:
-            return True
-        for run in chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ())):
-            if run.covers(time, MARGIN_S) and (stay := stay_of(run)):
-                self._using[host] = stay
-                return True
-        return False
+        """Had any user a run on a host at about ``time``?"""
+        return any(stay.since <= time <= stay.until for stay in self._stays_on(host))
 
     def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
-        runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
-        users = {user_of(run) for run in runs if run.covers(time, MARGIN_S)}
-        return frozenset(users - {None})  # type: ignore[arg-type]
+        return frozenset(stay.user for stay in self._stays_on(host) if stay.since <= time <= stay.until)
+
+    def _stays_on(self, host: str) -> list[Stay]:
+        """Those of the users of a host. Asked for very many lines."""
+        found = self._stays.get(host)
+        if found is None:
+            runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
+            found = self._stays[host] = list(filter(None, map(stay_of, runs)))
+        return found
 
     @cached_property
     def gpus_of_nodes(self) -> Mapping[str, int]:

@@ -140,8 +140,10 @@ def joined(some: Iterable[Spans]) -> Spans:
 
 def _longer(known: Spans, more: Spans) -> dict[tuple[str, str], tuple[float, float]]:
     """The spans that further ones make longer."""
-    found = {}
-    for key, span in more.items():  # thousands in each tick, and nearly all add nothing
+    found: dict[tuple[str, str], tuple[float, float]] = {}
+    if more.items() <= known.items():  # there are thousands in each tick, and most lines add nothing
+        return found
+    for key, span in more.items():
         before = known.get(key)
         if before == span:
             continue

@@ -218,8 +218,10 @@ class EventJobs:
     @staticmethod
     def of(events: Sequence[Event], first: int = 0) -> EventJobs:
         """``first``: the place of the first of these events."""
-        pairs = [(place, e.job_id) for place, e in enumerate(events, first) if e.job_id is not None]
-        return EventJobs(*np.array(pairs, np.int64).reshape(len(pairs), 2).T.copy())
+        named = [e.job_id for e in events]
+        places = [place for place, job in enumerate(named, first) if job is not None]
+        jobs = [job for job in named if job is not None]
+        return EventJobs(np.array(places, np.int64), np.array(jobs, np.int64))
 
     def but(self, cut: int, more: Sequence[Event]) -> EventJobs:
         """The first ``cut`` events, then ``more``."""

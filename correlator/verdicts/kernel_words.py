@@ -159,7 +159,8 @@ class Denials:
         first, last = end.start - DENIED_S, end.start + DENIED_AFTER_S
         found = [
             self._known.get(event.id) or self._told(event, why)
-            for host in set(run.nodes) for event, why in self._of(host) if first <= event.time <= last
+            for host in {*run.nodes} & self._world.not_counted.keys() for event, why in self._of(host)
+            if first <= event.time <= last
         ]  # fmt: skip
         return sorted(found, key=lambda one: (one.event.time, one.event.id)) if len(found) > 1 else found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import date, datetime
+from types import MappingProxyType
 from typing import Any
 
 import duckdb
@@ -13,6 +15,7 @@ from correlator.engine import correlate
 from correlator.live.ticker import Ticker
 from correlator.model import fact_table
 from correlator.model.attrs import attr
+from correlator.model.json_text import sorted_json
 from correlator.model.nouns import Event, Fact
 from queries.kql import run
 from store import open_store
@@ -102,6 +105,22 @@ def test_a_row_is_named_after_what_it_says() -> None:
         "nothing found says nothing"
     )
     assert fact_table.table({}).height == 0 and fact_table.table(again)["end"].to_list() == [None]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "text", "", 0, 0.0, False, None, [], [0], ["b", "a"], [[1, ""], {}], [an_event("e", 1.0)], an_event("e", 1.0),
+        {"gpu": "7", "none": ""}, {"gpu": [an_event("e", 1.0)], "none": []}, {"none": []}, {1: "x"}, frozenset({"b", "a"}), (1, "x"),
+        Fact("gpu.xid", 1.5, None, 0.5, "n1", "gpu0"), [Fact("gpu.xid", 1.5, None, 0.5, "n1", "gpu0")], date(2026, 3, 2),
+        datetime(2026, 3, 2, 1, 2, 3, 4500), 2**70, "\ud800", float("nan"), MappingProxyType({"none": ""}),
+    ],
+)  # fmt: skip
+def test_attributes_are_what_is_not_empty_of_them(value: Any) -> None:
+    """The encoder goes into values by itself where it can; what it writes is what the plain form says."""
+    plain = {"a": 1, "value": fact_table._plain(value)} if value or value == 0 else {"a": 1}
+    expected = sorted_json({k: v for k, v in plain.items() if v or v == 0})
+    assert fact_table._attributes({"value": value, "a": 1}) == expected
 
 
 @pytest.mark.parametrize("relation", ["model.concluded_facts", 'kql."Facts"'])

@@ -22,6 +22,7 @@ class Ring:
 @pytest.fixture(autouse=True)
 def _nothing_set_aside(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(gc_pause, "_looked_through", math.inf)
+    monkeypatch.setattr(gc_pause, "_collected", math.inf)
     yield
     gc.unfreeze()
 
@@ -55,6 +56,19 @@ def test_garbage_of_a_tick_with_few_lines_is_collected_at_once() -> None:
         seen = weakref.ref(Ring())
         set_aside()
         assert seen() is None
+
+
+def test_garbage_of_bursts_is_collected_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    gc.collect()
+    monkeypatch.setattr(gc_pause, "FEW_OBJECTS", 0)
+    with paused():
+        monkeypatch.setattr(gc_pause, "_collected", -math.inf)
+        seen = weakref.ref(Ring())
+        set_aside()
+        assert seen() is None
+        later = weakref.ref(Ring())
+        set_aside()
+        assert later() is not None  # a moment later: frozen
 
 
 def test_ticks_leave_no_cycles_but_those_of_statements(monkeypatch: pytest.MonkeyPatch) -> None:
