@@ -7,6 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import chain
 from math import inf, nextafter
+from sys import intern
 from typing import ClassVar, NamedTuple, Self
 
 from correlator.model.nouns import Run
@@ -89,6 +90,7 @@ class WhoWasThere:
         if not moments:
             return []
         times, names = zip(*sorted(moments), strict=True)
+        names = tuple(map(intern, names))  # few hosts, and questions are kept for long
         return [cls(times, names, ahead, frozenset(names))]
 
     def between(self, low: float, high: float) -> list[Self]:
@@ -96,10 +98,12 @@ class WhoWasThere:
         first, end = bisect_left(self._times, low + self.ahead), bisect_left(self._times, high + self.ahead)
         if first == 0 and end == len(self._times):
             return [self]
-        # ``hosts`` may name more than are left.
-        return (
-            [type(self)(self._times[first:end], self._hosts[first:end], self.ahead, self.hosts)] if first < end else []
-        )
+        if first >= end:
+            return []
+        left = self._hosts[first:end]
+        # ``hosts`` may name up to twice as many as are left: a set of all would take every tick its time.
+        hosts = self.hosts if 2 * len(left) > len(self.hosts) else frozenset(left)
+        return [type(self)(self._times[first:end], left, self.ahead, hosts)]
 
     def sees(self, run: Run | None) -> tuple[tuple[float, str, str], ...]:
         """The properties of a run that count here; runs with equal properties are equivalent."""

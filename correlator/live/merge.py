@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
-from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -39,6 +37,7 @@ from correlator.model.attributes import TIMEOUT
 from correlator.model.fact_index import FactsByKind
 from correlator.model.kinds import TOLD_S
 from correlator.model.nouns import Event, Fact, Run
+from correlator.model.thinned import first_at
 from correlator.verdicts.verdict import Verdict
 
 
@@ -215,10 +214,10 @@ class Merge:
     ) -> tuple[AppendOnlyList[Event], EventJobs, Repeated]:
         """All events and their part of the index."""
         index, border = self.index, self.border
-        cut, start = (bisect_left(some, border, key=attrgetter("time")) for some in (self.before.events, found))
+        cut, start = (first_at(some, border) for some in (self.before.events, found))
         fresh, known = found[start:], self.before.events
         events = (known if isinstance(known, AppendOnlyList) else AppendOnlyList(known)).but(cut, fresh)
-        behind = strays[bisect_left(strays, border, key=attrgetter("time")) :]
+        behind = strays[first_at(strays, border) :]
         repeated = index.repeated.but(border, Repeated.of(with_strays(fresh, behind)))
         return events, index.event_jobs.but(cut, fresh), repeated
 

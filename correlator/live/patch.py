@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
@@ -24,6 +23,7 @@ from correlator.live.state import LiveConclusions, index_of
 from correlator.model import fact_table
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
+from correlator.model.thinned import first_at
 from store import disowned
 from store.questions import changes
 from store.tables import CONCLUDED_FACTS, EVENTS, FACTS, INCIDENTS, RUNS
@@ -155,7 +155,7 @@ def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
     lines = _lines(after)
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
-    old, new = ({e.id: e for e in c.events[bisect_left(c.events, after.change.border, key=attrgetter("time")) :]} for c in (before, after))  # fmt: skip
+    old, new = ({e.id: e for e in c.events[first_at(c.events, after.change.border) :]} for c in (before, after))  # fmt: skip
     if far := moved - new.keys():
         for conclusions, near in ((before, old), (after, new)):
             near.update(
@@ -222,7 +222,7 @@ NEAR_S = 600.0
 
 def _event(events: Sequence[Event], name: str, time: float) -> Event | None:
     """The event with this id; None if it is no longer known."""
-    place = bisect_left(events, time, key=attrgetter("time"))
+    place = first_at(events, time)
     while place < len(events) and events[place].time == time:
         if events[place].id == name:
             return events[place]

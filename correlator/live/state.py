@@ -43,7 +43,8 @@ class Memory:
 
     ``settled_until`` is the moment (RFC 3339) up to which finality was decided. ``open_verdicts`` (keys of runs) and
     ``open_incidents`` (ids) are not final, or new. ``horizons`` says how far open verdicts can still change, ``shown``
-    what their documents say of it. ``index`` holds lookups over all that is known; each tick updates it.
+    what their documents say of it. ``index`` holds lookups over all that is known; each tick updates it. Events and facts
+    from before ``packed_until`` (epoch seconds) are packed (old.py).
     """
 
     settled_until: str | None = None
@@ -52,6 +53,7 @@ class Memory:
     horizons: Mapping[str, Horizon] = field(default_factory=dict)
     shown: Mapping[str, Wait] = field(default_factory=dict)
     index: Index | None = None
+    packed_until: float = float("-inf")
 
 
 @dataclass(frozen=True)

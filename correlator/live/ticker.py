@@ -27,6 +27,7 @@ from correlator.live.finality import settled
 from correlator.live.frozen import freeze, thaw
 from correlator.live.history import History, HistoryUpdate
 from correlator.live.inbox import BEHIND_S, Inbox, NewRows, Recalled, Received
+from correlator.live.old import let_go, pack_old
 from correlator.live.patch import Storing, store_incidents, store_runs
 from correlator.live.reach import longest_window, untouched_until
 from correlator.live.state import LiveConclusions, index_of, stored
@@ -49,6 +50,9 @@ TIMELESS = frozenset({"settings", "links", "topology"})
 #: a long history takes minutes.
 FULL_EVERY_S = 3600.0
 FULL_SHARE = 0.02
+
+#: What a tick restored stays for as many ticks: some of it, the beginning of what still lasts, is asked for by each.
+RESTED_TICKS = 16
 
 #: The number of attempts to get a consistent count of rows while rows keep arriving.
 LOOKS = 3
@@ -98,6 +102,7 @@ class Ticker:
         self._known: dict[str | None, LiveConclusions] = {}
         self._history: History | None = None
         self._full_at, self._full_took = 0.0, 0.0
+        self._ticks = 0
         #: Former conclusions and their inputs, freed while the database commits.
         self._to_free: list[object] = []
 
@@ -141,14 +146,17 @@ class Ticker:
         if not partly:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         assert self._history is not None
+        self._to_free = [before] if partly else []
+        self._ticks += 1
+        if self._ticks % RESTED_TICKS == 0:
+            let_go()  # of what was packed by earlier ticks: the conclusions before still refer to what this one packs
         for conclusions, touched in zip(found, concluded, strict=True):
             if not partly or conclusions is not before.get(conclusions.cluster):
                 some = touched if partly and touched else everything(conclusions)  # a full pass reads frozen ones, too
                 freeze(self.store, conclusions, some, self._history.digest)
-            index_of(conclusions)  # after a full pass, so that no tick that is waited for has to
+            pack_old(conclusions)  # builds the index after a full pass, so that no tick that is waited for has to
             conclusions.change, conclusions.lines = stored(), None
             conclusions.to_free.clear()
-        self._to_free = [before] if partly else []
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in report.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 

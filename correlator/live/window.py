@@ -10,7 +10,6 @@ What ended before t - margin stays unchanged. If that is not enough (another set
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import chain, groupby
 from operator import attrgetter
@@ -53,6 +52,7 @@ from correlator.live.reach import MARGIN_S, longest_window, untouched_until
 from correlator.live.state import LiveConclusions, index_of
 from correlator.model.fact_index import FactsByKind, number_of
 from correlator.model.nouns import Event, Fact, Run
+from correlator.model.thinned import first_at
 from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
 from correlator.site.timeouts import narrow_slurmd_timeout
@@ -125,7 +125,7 @@ class Window:
         before, change, spans, repeated = self.before, self.change, self.index.spans, self.index.repeated
         lasting = repeated.time[(repeated.time < border) & (repeated.last >= border - COALESCE_S)]
         border = float(lasting.min(initial=border))
-        just = before.events[bisect_left(before.events, border - COALESCE_S, key=attrgetter("time")) :][:1]
+        just = before.events[first_at(before.events, border - COALESCE_S) :][:1]
         #: Results are replaced from here on.
         self.border = min([border, *(e.time for e in just)])
         #: Incidents concluded anew: they reach into the window, or something in them may have ended.
@@ -144,7 +144,7 @@ class Window:
     def whole(self) -> bool:
         """Is the window so long that concluding about everything costs no more?"""
         events = self.before.events
-        inside = len(events) - bisect_left(events, self.since, key=attrgetter("time"))
+        inside = len(events) - first_at(events, self.since)
         return self.since <= self.before.first or inside > 0.7 * len(events)
 
     def again(self) -> LiveConclusions | None:
@@ -265,7 +265,7 @@ class Window:
     def _strays(self, read: list[Event]) -> list[Event]:
         """All events that count for nothing, with those ``read`` again from their lines."""
         known = self.before.strays
-        return [*known[: bisect_left(known, self.cut, key=attrgetter("time"))], *read] if known else read
+        return [*known[: first_at(known, self.cut)], *read] if known else read
 
     def _proof(self, strays: Sequence[Event], new: Iterable[Event]) -> forgeries.Proof | None:
         before = self.before
@@ -348,7 +348,7 @@ class Window:
                 if hour_of(first) + HOUR_S <= self.border:
                     return None
         never = frozenset(seen.keys() - before.seen.keys())
-        past = before.events[: bisect_left(before.events, self.border, key=attrgetter("time"))] if never else []
+        past = before.events[: first_at(before.events, self.border)] if never else []
         return None if any(may_end_at(e, never) for e in past if e.kind in BY_NAME) else seen
 
     def _events(self) -> tuple[Sequence[Event], list[Event]]:
@@ -369,7 +369,7 @@ class Window:
             events, self.lines = event_rows.read(lines, before.believed.senders)
             return [], events
         self.cut = max(self.since, untouched_until(before, self.change.earliest))
-        first, behind = (bisect_left(before.events, t, key=attrgetter("time")) for t in (self.since, self.cut))
+        first, behind = (first_at(before.events, t) for t in (self.since, self.cut))
         events, self.lines = self._read_from(self.cut - self.skew)
         return before.events[first:behind], events
 
@@ -418,7 +418,7 @@ class Window:
             event = self.before.events[place]
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
-        behind = bisect_left(self.before.events, self.since, key=attrgetter("time"))
+        behind = first_at(self.before.events, self.since)
         unstamped = self.before.unstamped - wanted  # also for jobs without a known run
         for place in self.index.event_jobs.of_jobs(unstamped, behind) if unstamped else ():
             event = self.before.events[place]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from typing import TypeVar, overload
 
@@ -22,7 +22,7 @@ class AppendOnlyList(Sequence[T]):
     __slots__ = ("_blocks", "_length")
 
     def __init__(self, items: Iterable[T] = ()) -> None:
-        self._blocks = _cut(list(items))
+        self._blocks: list[Sequence[T]] = _cut(list(items))
         self._length = sum(map(len, self._blocks))
 
     def but(self, cut: int, more: Sequence[T]) -> AppendOnlyList[T]:
@@ -33,6 +33,18 @@ class AppendOnlyList(Sequence[T]):
         made._blocks = [*self._blocks[:full], *_cut([*last, *more])]
         made._length = cut + len(more)
         return made
+
+    @property
+    def blocks(self) -> Sequence[Sequence[T]]:
+        """All items in order; all blocks but the last have the same length."""
+        return self._blocks
+
+    def hold(self, count: int, smaller: Callable[[list[T]], Sequence[T]]) -> None:
+        """Holds full blocks of the first ``count`` items as ``smaller`` makes them of a list; those that it made before
+        stay. Lists that ``but`` makes of this one share them."""
+        for place in range(count // BLOCK):
+            if isinstance(block := self._blocks[place], list):
+                self._blocks[place] = smaller(block)
 
     def __len__(self) -> int:
         return self._length
@@ -57,5 +69,5 @@ class AppendOnlyList(Sequence[T]):
         return self._blocks[block][inside]
 
 
-def _cut(items: list[T]) -> list[list[T]]:
+def _cut(items: list[T]) -> list[Sequence[T]]:
     return [items[first : first + BLOCK] for first in range(0, len(items), BLOCK)]

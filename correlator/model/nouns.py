@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from correlator.model.attrs import Attr, Attrs, DraftAttrs, draft_of, no_attrs, with_attr
+from correlator.model.packed import Packable, Packing
 from parsers.job_states import NOT_FAILED
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True, eq=False)
-class Event:
+class Event(Packable):
     """One event; treated as immutable (a frozen class would take six times as long to create, and there are many).
 
     ``sigma`` is the uncertainty of ``time`` in seconds (resolution of the timestamp, clock residual). ``clock_offset``
@@ -54,8 +55,24 @@ class Event:
     authority: str = ""
 
 
+class _PackedEvent(Event):
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return EVENTS.value(self, name)
+
+
+#: An event of a long history keeps what tells whether it is looked for.
+EVENTS: Packing[Event] = Packing(
+    Event, _PackedEvent, shared=("kind", "host", "device"), names=(
+        "id", "sigma", "job_id", "message", "source", "layer", "severity", "file", "line", "received", "time_quality", "count",
+        "last", "entities", "also", "clock_offset", "own", "known_by", "authority",
+    ),
+)  # fmt: skip
+
+
 @dataclass(slots=True, eq=False, frozen=True)
-class Fact:
+class Fact(Packable):
     """Something that happened between ``start`` and ``end`` (None: it still lasts when the data ends).
 
     Facts are immutable. Their kind declares their attributes (model/kinds.py); a detector with better knowledge
@@ -87,6 +104,16 @@ class Fact:
             self.kind, self.start, self.end, self.sigma, self.host, self.device, self.run,
             with_attr(self.attrs, key, value), self.events,
         )  # fmt: skip
+
+
+class _PackedFact(Fact):
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        return FACTS.value(self, name)
+
+
+FACTS: Packing[Fact] = Packing(Fact, _PackedFact, names=("attrs",), shared=("kind", "host", "device", "run"))
 
 
 @dataclass(slots=True, eq=False, frozen=True)

@@ -1,0 +1,42 @@
+"""Events and facts that no window reaches any more are packed: a late line restores those of its stretch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from correlator.live.lookup import chosen
+from correlator.live.reach import LONGEST_S, MARGIN_S
+from correlator.live.state import LiveConclusions, index_of
+from correlator.model.append_only_list import AppendOnlyList
+from correlator.model.nouns import FACTS
+from correlator.model.packed import pack_restored
+from correlator.model.thinned import first_at, thin_again, thinned
+
+#: What is older than the latest news by so many times what a tick reads again is old.
+TIMES = 2
+#: So many of the latest events are never old: a few lines may be dated far in the future.
+LATEST = 4096
+
+
+def pack_old(known: LiveConclusions) -> None:
+    """Packs what became old by the change of ``known``, and what was concluded anew of what was old already."""
+    index, border = index_of(known), known.change.border
+    if len(known.events) < LATEST:
+        return
+    news = known.events[-LATEST].time
+    longest = LONGEST_S if known.longest is None else known.longest
+    low = min(known.memory.packed_until, border)
+    high = min(border, news) if border > float("-inf") else news
+    high = max(low, high - TIMES * (longest + MARGIN_S))
+    if not isinstance(known.events, AppendOnlyList):
+        known.events = AppendOnlyList(known.events)
+    known.events.hold(first_at(known.events, high), thinned)
+    last = index.facts.last
+    FACTS.pack(chosen(known.facts, (last >= low) & (last < high)))
+    known.memory = replace(known.memory, packed_until=high)
+
+
+def let_go() -> None:
+    """Packs again what was restored. What is used at this moment stays."""
+    thin_again()
+    pack_restored()

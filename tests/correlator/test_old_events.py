@@ -1,0 +1,175 @@
+"""Old events and facts are let go of; whoever asks for one finds it as it was, and late lines are concluded as ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import astuple
+from datetime import UTC, datetime, timedelta
+from operator import attrgetter
+from typing import cast
+
+import polars as pl
+import pytest
+
+from benchmarks import correlation
+from benchmarks.soak import stored
+from correlator.engine import correlate
+from correlator.gather.presence import WhoWasThere
+from correlator.live import old, ticker
+from correlator.live.state import LiveConclusions
+from correlator.live.ticker import Ticker
+from correlator.model import append_only_list, thinned
+from correlator.model.append_only_list import AppendOnlyList
+from correlator.model.attrs import Attrs, by_name
+from correlator.model.nouns import EVENTS, FACTS, Event, Fact
+from correlator.model.packed import pack_restored
+from parsers.record import frame
+from store import open_store
+from store.duckdb.store import DuckStore
+
+DAY_S = 86_400
+
+
+@pytest.fixture(autouse=True)
+def _old_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Short histories do what long ones do."""
+    monkeypatch.setattr(old, "LATEST", 8)
+    monkeypatch.setattr(old, "TIMES", 0)
+    monkeypatch.setattr(append_only_list, "BLOCK", 16)
+    monkeypatch.setattr(ticker, "RESTED_TICKS", 1)
+    yield
+    old.let_go()
+
+
+def _event(number: int) -> Event:
+    return Event(
+        f"e{number}", 10.0 * number, 0.5, "gpu.xid", f"n{number % 3}", None, 7, f"message {number}", "kernel", "gpu", None, "n1/kern.log", number,
+        None, "line", 1, 10.0 * number, {"xid": number, "pids": [1, 2]}, (("n1/syslog", 3),),
+    )  # fmt: skip
+
+
+def _values(event: Event) -> tuple[object, ...]:
+    return astuple(event)
+
+
+def test_a_packed_event_is_the_same_object_with_the_same_values() -> None:
+    events, wanted = [_event(n) for n in range(600)], [_values(_event(n)) for n in range(600)]
+    EVENTS.pack(events)
+    assert not any(type(one) is Event for one in events)
+    assert events[3].time == 30.0 and type(events[3]) is not Event  # what stays is read without a look
+    for _ in range(2):
+        assert [_values(one) for one in events] == wanted
+        assert {type(one) for one in events} == {Event}
+        assert pack_restored() == 600
+        assert not any(type(one) is Event for one in events)
+    with pytest.raises(AttributeError, match="colour"):
+        attrgetter("colour")(events[0])
+
+
+def test_a_fact_that_refers_to_others_keeps_them() -> None:
+    line = _event(1)
+    facts = [
+        Fact("a", 1.0, 2.0, 0.0, attrs=cast("Attrs", attrs), events=(line,))
+        for attrs in ({"hosts": ["n1"], "code": None}, {"output": [line]}, {})
+    ]
+    FACTS.pack(facts)
+    assert [type(one) is Fact for one in facts] == [False, True, False]
+    assert by_name(facts[1].attrs)["output"][0] is line
+    assert [by_name(facts[0].attrs), by_name(facts[2].attrs)] == [{"hosts": ["n1"], "code": None}, {}]
+    assert all(fact.events == (line,) for fact in facts)
+
+
+def test_only_events_that_something_refers_to_are_held() -> None:
+    wanted = [_values(_event(n)) for n in range(64)]
+    events = AppendOnlyList([_event(n) for n in range(70)])
+    kept = events[5]
+    events.hold(67, thinned.thinned)
+    old.let_go()
+    blocks = [block for block in events.blocks if isinstance(block, thinned.Thinned)]
+    assert [block.held for block in blocks] == [1, 0, 0, 0] and len(events.blocks) == 5
+    assert events[5] is kept and events[20] is events[20]
+    assert [_values(one) for one in events[:64]] == wanted
+    for moment in (-1.0, 0.0, 0.5, 150.0, 155.0, 160.0, 300.0, 640.0, 695.0, 9000.0):
+        assert thinned.first_at(events, moment) == sum(10.0 * n < moment for n in range(70))
+    twice = events[30]
+    old.let_go()
+    assert [block.held for block in blocks] == [1, 1, 0, 0]
+    assert events[30] is twice
+    assert list(events.but(40, [_event(99)]))[39].id == "e39"
+
+
+def test_questions_of_a_while_keep_its_hosts_only() -> None:
+    (asked,) = WhoWasThere.of([(float(n), f"n{n}") for n in range(100)], 0.0)
+    (few,), (most,) = asked.between(10.0, 20.0), asked.between(0.0, 90.0)
+    assert few.hosts == {f"n{n}" for n in range(10, 20)}
+    assert most.hosts is asked.hosts  # not made anew by each tick
+
+
+def _held(known: LiveConclusions) -> tuple[int, int]:
+    """How many events are held, and how many of those whole."""
+    assert isinstance(known.events, AppendOnlyList)
+    held: list[Event] = []
+    for block in known.events.blocks:
+        held += filter(None, block._held) if isinstance(block, thinned.Thinned) else block
+    return len(held), sum(type(one) is Event for one in held)
+
+
+def _at(seconds: float) -> datetime:
+    return correlation.START.replace(tzinfo=UTC) + timedelta(seconds=seconds)
+
+
+def _add(store: DuckStore, made: correlation.Day) -> None:
+    store.add({"logs": frame("logs", made.logs), "jobs": frame("jobs", made.jobs)})
+    made.logs, made.jobs = [], []
+
+
+def _settings(store: DuckStore) -> None:
+    conf = {"cluster": "made", "scope": "cluster", "name": "SlurmdTimeout", "value": "300", "source": "slurm.conf"}
+    store.add({"settings": frame("settings", [conf])})
+
+
+def test_lines_three_days_late_are_concluded_as_a_full_pass_does() -> None:
+    made = correlation.Day(5)
+    made.fill(0, DAY_S, 30, 300)
+    late_from, late_until = _at(DAY_S - 3600).replace(tzinfo=None), _at(DAY_S).replace(tzinfo=None)
+    rows = frame("logs", made.logs)
+    is_late = pl.col("time").is_between(late_from, late_until) & (pl.col("line") % 2 == 0)
+    with open_store(None) as store:
+        _settings(store)
+        store.add({"logs": rows.filter(~is_late), "jobs": frame("jobs", made.jobs)})
+        made.logs, made.jobs = [], []
+        service = Ticker(store)
+        service.tick(_at(DAY_S))
+        for day in range(1, 4):
+            made.fill(day * DAY_S, (day + 1) * DAY_S, 5, 15)
+            _add(store, made)
+            assert not service.tick(_at((day + 1) * DAY_S)).full
+        (known,) = service._known.values()
+        assert _held(known)[0] < len(known.events) / 2
+        assert sum(type(fact) is not Fact for fact in known.facts) > len(known.facts) / 2
+        before = stored(store)
+        late = rows.filter(is_late)
+        assert late.height > 10
+        store.add({"logs": late})
+        report = service.tick(_at(4 * DAY_S + 60))
+        assert report.worked and not report.full
+        ticked = stored(store)
+        assert ticked["incidents"] != before["incidents"]
+        correlate(store)
+        assert stored(store) == ticked
+
+
+def test_held_events_follow_what_is_new() -> None:
+    made, held = correlation.Day(3), []
+    with open_store(None) as store:
+        _settings(store)
+        service = Ticker(store)
+        for day in range(7):
+            made.fill(day * DAY_S, (day + 1) * DAY_S, 0, 100)
+            _add(store, made)
+            service.tick(_at((day + 1) * DAY_S))
+            (known,) = service._known.values()
+            held.append(_held(known))
+        assert len(known.events) > 600
+        assert max(whole for _, whole in held) < 230, held
+        assert held[-1][0] < len(known.events) / 2, held
