@@ -98,7 +98,6 @@ CASES = {
 BY_TICKS = {"without an uptime, as no other line of this kernel", "a copy with a user's facility"}
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
 def test_what_becomes_an_event(name: str, live: bool) -> None:
     case = CASES[name]

@@ -112,7 +112,6 @@ AGAIN = {
 BY_TICKS = {"the ring of that time was collected"}
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("name", "live"),
     [
