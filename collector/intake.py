@@ -357,8 +357,10 @@ class Intake:
 def certificate_of(names: Sequence[str]) -> Sender:
     """The sender that a certificate stands for: the hosts of these names, with and without their domain. Raises ``Refused``
     for one that names none: no limit would mean every host."""
-    whole = [name.lower() for name in names if name and not set(name) & set("*?[],")]
-    hosts = tuple(dict.fromkeys(host for name in whole for host in (name, name.partition(".")[0])))
+    whole = [name for name in names if name and not set(name) & set("*?[],")]
+    # DNS knows no case, and the names of nodes have one.
+    spelled = (each for name in whole for each in (name, name.lower(), name.upper()))
+    hosts = tuple(dict.fromkeys(host for name in spelled for host in (name, name.partition(".")[0])))
     if not hosts:
         do = "Give it a DNS name (subjectAltName), or leave [tls] client_hosts away."
         raise Refused(403, "the certificate names no host", do)

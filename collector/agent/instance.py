@@ -38,8 +38,9 @@ _AWS_TOKEN, _AWS_DOCUMENT = "/latest/api/token", "/latest/dynamic/instance-ident
 #: Limits of a question to the metadata service: a document has some 6 KB.
 METADATA_S, METADATA_BYTES = 5.0, 64 * 1024
 SERVICE_S = 15.0
-#: Ports that only root may use; those below 512 belong to well-known services.
-PORTS = range(600, 1024)
+#: Ports that only root may use, from the one on that Linux gives to NFS (sunrpc.min_resvport): many BMCs take what comes to
+#: 623 and 664. Without those on which daemons listen: Lustre (988), Kerberos, rndc, rsync, FTP, IMAP and POP over TLS.
+PORTS = [port for port in range(665, 1024) if port not in {749, 873, 953, 988, 989, 990, 992, 993, 995}]
 #: How many of them are tried: each may be in use.
 TRIES = 16
 #: Waits after failures double from the first to the last; up to half of each is random.

@@ -267,8 +267,9 @@ class DrainAdvising(Collector):
     def _tell(self, step: Step) -> None:
         """Tells the bridge. It decides nothing: what it answers changes no step."""
         try:
-            code, said = called(self.settings.bridge, BRIDGE_S, json.dumps(step.document()).encode(), self.ended)
-        except (OSError, subprocess.TimeoutExpired, ServiceEndsError) as error:
+            # Not killed when the service ends: nothing would tell it again.
+            code, said = called(self.settings.bridge, BRIDGE_S, json.dumps(step.document()).encode())
+        except (OSError, subprocess.TimeoutExpired) as error:
             code, said = 1, str(error)
         if code:
             self._in_trouble(f"the bridge was not told that {step.host} is {step.step}: {' '.join(said.split())[:200]}")

@@ -50,6 +50,10 @@ def of_azure(document: str, nonces: Iterable[str], settings: Azure, now: datetim
         _chain(leaf, signed.certificates, settings, now)
     except SignedDataError as error:
         raise IdentityRefused(str(error)) from error
+    except (
+        Exception
+    ) as error:  # strangers made these certificates, and cryptography reads parts of them only when asked
+        raise IdentityRefused(f"a certificate in the document cannot be read: {error}"[:200]) from error
     said = _fields(signed.content)
     given = str(said.get("nonce", "")).encode()
     if not any(compare_digest(given, nonce.encode()) for nonce in nonces):

@@ -197,7 +197,11 @@ class Register:
             os.close(folder)
 
     def _enter(self, one: Enrolled) -> None:
-        self._hosts[one.host] = self._digests[one.digest] = self._instances[one.instance] = one
+        self._hosts[one.host] = self._digests[one.digest] = one
+        # A file of a name that it had before may still be there, and the files are read in no order.
+        before = self._instances.get(one.instance)
+        if before is None or before.host == one.host or before.enrolled <= one.enrolled:
+            self._instances[one.instance] = one
 
     def _forget(self, host: str) -> None:
         one = self._hosts.pop(host, None)

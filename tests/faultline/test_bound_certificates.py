@@ -13,7 +13,7 @@ import certificates
 import pytest
 import uvicorn
 
-from collector.intake import CERTIFICATE, NAMES, Intake
+from collector.intake import CERTIFICATE, NAMES, Intake, certificate_of
 from collector.receivers.refusals import Refused
 from collector.spool import Spool
 from faultline import tls
@@ -62,7 +62,8 @@ def intake(tmp_path: Path) -> Any:
 
 def test_it_is_bound_to_them_with_and_without_their_domain(intake: Intake) -> None:
     sender = intake.allowed({}, True, ("gpu01.cluster.example.org", "login1"))
-    assert sender is not None and sender.limits.hosts == ("gpu01.cluster.example.org", "gpu01", "login1")
+    assert sender is not None
+    assert {name.lower() for name in sender.limits.hosts} == {"gpu01.cluster.example.org", "gpu01", "login1"}
     stands = {
         host: sender.limits.stands_for(host, None) for host in ("gpu01", "gpu01.cluster.example.org", "login1", "gpu02")
     }
@@ -84,3 +85,13 @@ def test_without_the_setting_it_is_bound_to_nothing(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "spool")
     assert Intake(spool, certificates=True).allowed({}, True, ("gpu01",)) is None
     spool.close()
+
+
+def test_the_names_of_a_certificate_count_in_any_case() -> None:
+    for name in ("GPU001.site", "gpu001.site"):
+        limits = certificate_of((name,)).limits
+        assert (
+            limits.stands_for("GPU001", None)
+            and limits.stands_for("gpu001", None)
+            and not limits.stands_for("GPU002", None)
+        )

@@ -11,6 +11,7 @@ import random
 import socket
 import threading
 from collections.abc import Callable
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from faultline import tls
 from faultline.config import validate
 from faultline.enrolment import signed_data
 from faultline.enrolment.door import PATH, WAITING, Enroller
+from faultline.enrolment.identity import Instance
+from faultline.enrolment.register import Enrolled, EnrolmentRefused, Register
 from faultline.enrolment.settings import Enrolment
 from faultline.exposure import wrong_and_open
 from faultline.failure import CommandError
@@ -454,3 +457,21 @@ def test_check_names_what_is_left_open(tmp_path: Path) -> None:
         "[enrolment] privileged_port = false", "[enrolment] resolve = false", "[enrolment] data",
     ]  # fmt: skip
     assert ACCOUNT not in "".join(found)
+
+
+def test_a_file_of_a_former_name_hides_no_valid_entry(tmp_path: Path) -> None:
+    """Files are read in no order, so sixteen pairs of names are tried."""
+    now = datetime.now(UTC)
+    for n in range(16):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        for host, digest, end in ((f"old{n}", "a" * 64, -1), (f"new{n}", "b" * 64, 3600)):
+            entry = Enrolled(host, "azure/s/x", digest, "10.0.0.1", now.timestamp() + end - 7200, now.timestamp() + end)
+            (folder / f"{host}.json").write_text(json.dumps(asdict(entry)))
+        known = Register(folder, (), (), timedelta(days=1))
+        with pytest.raises(EnrolmentRefused, match="enrolled"):
+            known.enrol(f"new{n}", Instance("azure/s/x"), "c" * 64, None, "10.0.0.1", now, sure=True)
+        assert (
+            known.enrol(f"new{n}", Instance("azure/s/x"), "c" * 64, "b" * 64, "10.0.0.1", now, sure=True)[0]
+            == "renewed"
+        )

@@ -89,7 +89,8 @@ class Audit:
 
     def refused(self, act: str, who: str, address: str, **more: object) -> None:
         """Like ``attempt``, for what may be repeated at will."""
-        now, key = self._clock(), (act, who, address)
+        # By outcome: what anybody can cause must not hide the other.
+        now, key = self._clock(), (act, who, f"{address} {more.get('outcome', '')}")
         with self._lock:
             last, times = self._quiet.get(key, (float("-inf"), 0))
             quiet = now - last < QUIET_S
