@@ -71,8 +71,8 @@ _looked_through = time.monotonic()
 
 
 #: With fewer new objects than this, their garbage is collected after a tick: it takes a millisecond at most. After a burst
-#: of lines it would take three, so there it is collected once in ``BURSTS_EVERY_S`` (seconds), and after one of more than
-#: ``MANY_OBJECTS`` not at all: the statements of some ten queries wait for ``EVERYTHING_EVERY_S`` then.
+#: of lines it would take three, so that of one burst in ``BURSTS_EVERY_S`` (seconds) is collected, and none of one of more
+#: than ``MANY_OBJECTS``: the statements of some ten queries wait for ``EVERYTHING_EVERY_S`` then.
 FEW_OBJECTS, MANY_OBJECTS = 3_000, 30_000
 BURSTS_EVERY_S = 60.0
 _collected = time.monotonic()

@@ -148,7 +148,7 @@ _FULL_SOURCES = frozenset({"slurmd", "slurmctld", "slurmstepd", "kernel"})
 
 #: Where ENOSPC tells of a limit of the kernel (the IDs of control groups, the watches of a user), or of a path that a user
 #: named (sbcast): it may lie in memory, and be full by that user.
-_NO_DISK = ("cgroup", "inotify", "sbcast: uid:")
+_NO_DISK = ("unable to create cgroup", "inotify_", "sbcast: uid:")
 
 
 def _may_say_full(text: str) -> bool:

@@ -132,6 +132,7 @@ class World:
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._stays: dict[str, list[Stay]] = {}
+        self._last_stay: dict[str, Stay] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
@@ -196,7 +197,14 @@ class World:
 
     def is_used(self, host: str, time: float) -> bool:
         """Had any user a run on a host at about ``time``?"""
-        return any(stay.since <= time <= stay.until for stay in self._stays_on(host))
+        last = self._last_stay.get(host)  # most lines are written during one run
+        if last is not None and last.since <= time <= last.until:
+            return True
+        for stay in self._stays_on(host):
+            if stay.since <= time <= stay.until:
+                self._last_stay[host] = stay
+                return True
+        return False
 
     def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""

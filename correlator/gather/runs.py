@@ -248,7 +248,9 @@ def _number(runs: list[Run], submits: Sequence[float]) -> None:
             chains.append([run])
     for index, chain in enumerate(chains):
         counts = [run.row.get("restarts") for run in chain]
-        attempts = [place if count is None else int(count) for place, count in enumerate(counts)]
+        attempts: list[int] = []
+        for count in counts:
+            attempts.append(int(count) if count is not None else attempts[-1] + 1 if attempts else 0)
         counted = all(
             one < later for one, later in pairwise(attempts)
         )  # a count that only one source gives may be late

@@ -73,6 +73,7 @@ _NODE_FAILURE = re.compile(r"^srun: error: Node failure on \S+")
 #: "Unspecified error" for each (slurm src/slurmd/slurmd/req.c _rpc_file_bcast). These errors are of the path alone.
 _PATH_ERRORS = "permission denied|no such file|not a directory|file exists|(?:disk )?quota"
 _UNWRITTEN = re.compile(rf"REQUEST_FILE_BCAST\([^)\s]+\): (?!.*(?:{_PATH_ERRORS}))", re.IGNORECASE)
+_UID = re.compile(r"\buid:(\d+)\b")
 _OF_PATH = re.compile(rf": (?:{_PATH_ERRORS})\b", re.IGNORECASE)
 
 
@@ -102,11 +103,11 @@ def _as_reported(world: World, run: Run, end: Fact, how: str) -> tuple[str, str,
     if copies := [e for e in output if e.kind == "job.launch_error" and _UNWRITTEN.search(e.message)]:
         told = [
             e for node in run.nodes for e in world.by_host.get(node, ())
-            if e.source == "slurmd" and e.kind == "slurm.bcast_error" and run.covers(e.time)
+            if e.source == "slurmd" and e.kind == "slurm.bcast_error" and run.covers(e.time) and _is_of_user(e, run)
         ]  # fmt: skip
         if told:
             reason = f"it ended with {how}, and its file could not be copied to {told[0].host}, whose slurmd tells: {quoted(told[0])}"
-            if _OF_PATH.search(told[0].message):
+            if _OF_PATH.search(told[0].message.rpartition("`")[2]):  # the user chose the path before it
                 return "app.error", reason, [*told[:3], *copies[:2]], RETURNED_SURE
             # A user names the path, and may have filled what lies there.
             return "unknown", f"{reason}; by whom, nothing tells", [*told[:3], *copies[:2]], REPORTED_SURE
@@ -118,6 +119,12 @@ def _as_reported(world: World, run: Run, end: Fact, how: str) -> tuple[str, str,
     if launch := [e for e in output if e.kind == "job.launch_error"]:
         return "app.error", f"it ended with {how}, and its output says: {quoted(launch[0])}", launch[:5], RETURNED_SURE
     return None
+
+
+def _is_of_user(event: Event, run: Run) -> bool:
+    """Does slurmd's line name the user of a run? Others may copy files to the same node at the same time."""
+    named, uid = _UID.search(event.message), run.row.get("uid")
+    return named is not None and uid is not None and named[1] == str(uid)
 
 
 def _by_guard(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], float] | None:

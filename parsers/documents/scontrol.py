@@ -110,8 +110,8 @@ def _job(row: dict[str, str]) -> dict[str, object]:
         "time_limit_s": fields.duration_s(row.get("TimeLimit")), "node_list": row["NodeList"] if hosts else None,
         "nodes": list(hosts) or None, "gpus": fields.gpus(row.get("AllocTRES") or row.get("TRES")),
         "tres": fields.tres(row.get("AllocTRES") or row.get("TRES")),
-        # "scontrol -d": a line for each node, or for several with the same.
-        "gpu_index": fields.gpu_index(row.get("GRES") or row.get("GRES_IDX")) if len(hosts) == 1 else None,
+        # No GPU numbers, though "scontrol -d" prints them: a user's comment or path may look like that line, and they
+        # decide about the jobs of others. slurmrestd's document says which field is which (json_forms).
         "work_dir": fields.present(row.get("WorkDir")), "std_out": fields.present(row.get("StdOut")),
         "std_err": fields.present(row.get("StdErr")), "submit_line": fields.present(row.get("SubmitLine")),
         "requeue": {"1": True, "0": False}.get(row.get("Requeue", "")),

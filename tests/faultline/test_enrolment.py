@@ -459,19 +459,19 @@ def test_check_names_what_is_left_open(tmp_path: Path) -> None:
     assert ACCOUNT not in "".join(found)
 
 
+A, B, C = (f"sha256:{letter * 64}" for letter in "abc")
+
+
 def test_a_file_of_a_former_name_hides_no_valid_entry(tmp_path: Path) -> None:
     """Files are read in no order, so sixteen pairs of names are tried."""
     now = datetime.now(UTC)
     for n in range(16):
         folder = tmp_path / str(n)
         folder.mkdir()
-        for host, digest, end in ((f"old{n}", "a" * 64, -1), (f"new{n}", "b" * 64, 3600)):
+        for host, digest, end in ((f"old{n}", A, -1), (f"new{n}", B, 3600)):
             entry = Enrolled(host, "azure/s/x", digest, "10.0.0.1", now.timestamp() + end - 7200, now.timestamp() + end)
             (folder / f"{host}.json").write_text(json.dumps(asdict(entry)))
         known = Register(folder, (), (), timedelta(days=1))
         with pytest.raises(EnrolmentRefused, match="enrolled"):
-            known.enrol(f"new{n}", Instance("azure/s/x"), "c" * 64, None, "10.0.0.1", now, sure=True)
-        assert (
-            known.enrol(f"new{n}", Instance("azure/s/x"), "c" * 64, "b" * 64, "10.0.0.1", now, sure=True)[0]
-            == "renewed"
-        )
+            known.enrol(f"new{n}", Instance("azure/s/x"), C, None, "10.0.0.1", now, sure=True)
+        assert known.enrol(f"new{n}", Instance("azure/s/x"), C, B, "10.0.0.1", now, sure=True)[0] == "renewed"

@@ -325,11 +325,16 @@ def test_no_content_breaks_a_reader(kind: str, data: bytes) -> None:
 )
 def test_which_gpus_a_run_has(resources: str, numbers: str | None) -> None:
     """As slurmctld tells them; slices of GPUs have numbers of their own."""
-    text = (
-        "JobId=7 JobName=x\n   UserId=ann(1001) JobState=RUNNING\n   NodeList=n1\n   JOB_GRES=gpu:9\n"
-        f"     Nodes=n1 CPU_IDs=0-7 Mem=0 GRES={resources}\n   MinCPUsNode=1\n"
-    )
-    (job,) = rows("scontrol_jobs", text, "jobs")
     asked = {"job_id": 7, "job_state": "RUNNING", "nodes": "n1", "gres_detail": [resources] if resources else []}
     (same,) = rows("rest_jobs", json.dumps({"jobs": [asked]}), "jobs")
-    assert (job["gpu_index"], same["gpu_index"]) == (numbers, numbers)
+    assert same["gpu_index"] == numbers
+
+
+@pytest.mark.parametrize(
+    "comment", ["a GRES_IDX=gpu(IDX:0-7)", "a\n     Nodes=n1 CPU_IDs=0-7 Mem=0 GRES=gpu:8(IDX:0-7)"]
+)
+def test_no_comment_gives_a_job_gpus(comment: str) -> None:
+    """Whose GPU failed is asked for the sake of others' jobs."""
+    text = f"JobId=7 JobName=x\n   UserId=eve(1002) JobState=RUNNING\n   NodeList=n1\n   Comment={comment}\n"
+    (job,) = rows("scontrol_jobs", text, "jobs")
+    assert job.get("gpu_index") is None and not job["gpus"]
