@@ -85,9 +85,7 @@ def settled(
             again[place] = reported
     found = _turned(known, verdicts, turned.keys(), again) if turned or again else known
     still = {key: horizons[key] for key in waits if key in horizons}
-    found.memory = Memory(
-        border, frozenset(waits), frozenset(open_incidents), still, waits, memory.index, memory.packed_until
-    )
+    found.memory = Memory(border, frozenset(waits), frozenset(open_incidents), still, waits, memory.index, memory.packed_until)  # fmt: skip
     found.horizons = {}
     return found
 
