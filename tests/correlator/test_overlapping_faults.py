@@ -116,7 +116,10 @@ def test_a_node_lost_without_slurmctlds_log() -> None:
     assert said(judged(world(lines, [one(350, "NODE_FAIL", nodes=("n1",))]))["1"]) == ("infra.network", "link.outage", "n1")  # fmt: skip
     assert said(judged(world(lines, [one(350, "NODE_FAIL", nodes=("n1", "n2"))]))["1"]) == ("infra.network", "link.outage", "n1")  # fmt: skip
     nowhere = judged(world([], [one(350, "NODE_FAIL", nodes=("n1", "n2"))]))["1"]
-    assert (nowhere.category, nowhere.root) == ("unknown", None)  # slurmstepd, slurmctld and slurm.conf can be why as well
+    assert (nowhere.category, nowhere.root) == (
+        "unknown",
+        None,
+    )  # slurmstepd, slurmctld and slurm.conf can be why as well
 
 
 def test_words_of_a_broken_gpu_are_reported_before_the_peers_that_follow_them() -> None:
