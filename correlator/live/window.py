@@ -52,7 +52,7 @@ from correlator.live.reach import MARGIN_S, longest_window, untouched_until
 from correlator.live.state import LiveConclusions, index_of
 from correlator.model.fact_index import FactsByKind, number_of
 from correlator.model.nouns import Event, Fact, Run
-from correlator.model.thinned import first_at
+from correlator.model.thinned import first_at, of_kinds
 from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
 from correlator.site.timeouts import narrow_slurmd_timeout
@@ -348,8 +348,8 @@ class Window:
                 if hour_of(first) + HOUR_S <= self.border:
                     return None
         never = frozenset(seen.keys() - before.seen.keys())
-        past = before.events[: first_at(before.events, self.border)] if never else []
-        return None if any(may_end_at(e, never) for e in past if e.kind in BY_NAME) else seen
+        past = of_kinds(before.events, BY_NAME) if never else ()
+        return None if any(may_end_at(e, never) for e in past if e.time < self.border) else seen
 
     def _events(self) -> tuple[Sequence[Event], list[Event]]:
         """The events of the window: unchanged ones, and those read again from their lines, as their hosts' clocks

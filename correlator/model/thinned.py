@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from threading import Lock
@@ -21,6 +21,7 @@ from correlator.model.nouns import EVENTS, Event
 from correlator.model.packed import TOGETHER, Block, NotPlainError, rows_of
 
 _VALUES = attrgetter(*(each.name for each in fields(Event)))
+_KIND = [each.name for each in fields(Event)].index("kind")
 _time = attrgetter("time")
 
 #: References to an event that nothing but its list refers to, as ``sys.getrefcount`` counts: the list and the argument.
@@ -84,6 +85,13 @@ class Thinned(Sequence[Event]):
     def __iter__(self) -> Iterator[Event]:
         return map(self._one, range(len(self._held)))
 
+    def of_kinds(self, kinds: Collection[str]) -> Iterator[Event]:
+        """Those of some kinds, in order. What is made for it is not held: for whoever looks at each once."""
+        for place in range(len(self._held)):
+            row = rows_of(self._blocks[place // TOGETHER])[place % TOGETHER]
+            if row[_KIND] in kinds:
+                yield self._held[place] or Event(*row)
+
     def _one(self, place: int) -> Event:
         with _lock:
             if (held := self._held[place]) is not None:
@@ -117,6 +125,12 @@ def first_at(events: Sequence[Event], moment: float) -> int:
         place = max(0, bisect_left(blocks, moment, key=_begin) - 1)
         return place * len(blocks[0]) + first_at(blocks[place], moment) if blocks else 0
     return events.first_at(moment) if isinstance(events, Thinned) else bisect_left(events, moment, key=_time)
+
+
+def of_kinds(events: Sequence[Event], kinds: Collection[str]) -> Iterator[Event]:
+    """The events of some kinds, in order, without holding old ones that nothing else refers to."""
+    for block in events.blocks if isinstance(events, AppendOnlyList) else [events]:
+        yield from block.of_kinds(kinds) if isinstance(block, Thinned) else (e for e in block if e.kind in kinds)
 
 
 def _begin(block: Sequence[Event]) -> float:

@@ -173,3 +173,15 @@ def test_held_events_follow_what_is_new() -> None:
         assert len(known.events) > 600
         assert max(whole for _, whole in held) < 230, held
         assert held[-1][0] < len(known.events) / 2, held
+
+
+def test_who_looks_at_each_once_makes_none_be_held() -> None:
+    """A host that was never seen before makes a tick look at all events of some kinds."""
+    wanted = [_values(_event(n)) for n in range(600)]
+    stretch = thinned.Thinned([_event(n) for n in range(600)])
+    old.let_go()
+    assert stretch.held == 0
+    known: AppendOnlyList[Event] = AppendOnlyList()
+    known._blocks = [stretch]
+    assert [_values(e) for e in thinned.of_kinds(known, {"gpu.xid"})] == wanted
+    assert not list(thinned.of_kinds(known, {"gpu.ecc"})) and stretch.held == 0
