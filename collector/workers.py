@@ -91,14 +91,19 @@ class Worker:
         """Starts the process. The kernel ends it with the calling thread."""
         context = get_context("spawn")  # not forked: Polars' and DuckDB's threads do not survive a fork
         ours, theirs = context.Pipe()
-        self._exchange = Exchange(ours)
-        self.process = context.Process(
+        process = context.Process(
             target=_serve, args=(extensions.Logged(), theirs, self._make, self._patterns, os.getpid()),
             name="faultline parser", daemon=True,
         )  # fmt: skip
-        with _environment_lock, _environment():
-            self.process.start()
-        theirs.close()
+        try:
+            with _environment_lock, _environment():
+                process.start()
+        except OSError:  # out of processes or file handles: the next request tries again
+            ours.close()
+            raise
+        finally:
+            theirs.close()
+        self._exchange, self.process = Exchange(ours), process
 
     @property
     def connection(self) -> Connection | None:

@@ -30,6 +30,7 @@ from queries.kql.moment import Moment, at
 from queries.kql.parsed import parsed
 from queries.kql.textindex import Pruned, Pruner
 from queries.kql.wall import few
+from queries.kql.wall.batches import batches
 from queries.kql.wall.cutting import BoundSql, Cut
 from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.memory import memory_budget, too_much
@@ -380,15 +381,15 @@ def _reader(con: duckdb.DuckDBPyConnection, statement: str, values: list[Any], l
 
 
 def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
-    batches, size = [], 0
-    for batch in reader:
+    kept, size = [], 0
+    for batch in batches(reader):
         size += batch.nbytes
         if size > max_bytes:
             fits = max(0, batch.num_rows - -(-batch.num_rows * (size - max_bytes) // max(batch.nbytes, 1)))
-            batches.append(batch.slice(0, fits))
-            return pa.Table.from_batches(batches, reader.schema), "bytes"
-        batches.append(batch)
-    return pa.Table.from_batches(batches, reader.schema), None
+            kept.append(batch.slice(0, fits))
+            return pa.Table.from_batches(kept, reader.schema), "bytes"
+        kept.append(batch)
+    return pa.Table.from_batches(kept, reader.schema), None
 
 
 #: Settings that the service's own components change while it runs; all others stay as they were when the store was

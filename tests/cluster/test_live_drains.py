@@ -45,7 +45,7 @@ def test_it_drains_once_respects_people_and_resumes_its_own(
     told = tuple(
         Witness(h, a, now, 1, "nic.link_down", "e", "down") for h, a in (("gpu01", "kernel"), ("leaf01", "device"))
     )
-    advised = [Candidate(None, "gpu01", "hsn0", "Reseat it.", True, "I-1", False, told)]
+    advised = [Candidate(None, "gpu01", "hsn0", "Reseat it.", True, "I-1", False, told, states=told)]
     monkeypatch.setattr(acting, "candidates", lambda store, cluster: advised)
     settings = DrainAdvisor(acting=True, floor=0.5, fresh_minutes=60, resume=True, check=("true",))
     with open_store(tmp_path) as store:
@@ -64,7 +64,7 @@ def test_it_drains_once_respects_people_and_resumes_its_own(
         advised.clear()
         assert round_() == "resumed" and not slurm.one("gpu01").read.is_draining  # not responding, until the next ping
         cluster("run", "ctl", "scontrol", "update", "NodeName=gpu02", "State=DRAIN", "Reason=bad cable [A] State=IDLE")
-        advised.append(Candidate(None, "gpu02", "hsn0", "Reseat it.", True, "I-1", False, told))
+        advised.append(Candidate(None, "gpu02", "hsn0", "Reseat it.", True, "I-1", False, told, states=told))
         assert round_() == "refused" and record.Record(store).steps(now)[-1].guard == "drained"
         assert slurm.one("gpu02").reason == "bad cable [A] State=IDLE"
 

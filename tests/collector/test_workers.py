@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -155,3 +156,22 @@ def test_requests_go_out_while_answers_wait() -> None:
         assert [len(worker.take()) for _ in range(3)] == [4 << 20] * 3
     finally:
         worker.stop()
+
+
+def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without file handles or processes, each request says so, and the first after that is answered."""
+    worker = Worker(in_parts)
+
+    def exhausted(_: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("multiprocessing.context.SpawnProcess.start", exhausted)
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(2):
+            with pytest.raises(OSError, match="Too many open files"):
+                worker.give(1)
+        assert worker.stop() is None and len(os.listdir("/proc/self/fd")) == before
+    worker.give(1)
+    assert worker.take() == 1 / 3
+    worker.stop()

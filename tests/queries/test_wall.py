@@ -89,6 +89,22 @@ def test_answers_are_the_same_behind_the_wall(store: duckdb.DuckDBPyConnection, 
     assert got == answer or direct == [tuple(r) for r in got]
 
 
+@pytest.mark.parametrize("kql", [
+    "Broken | extend a = strrep(Message, 3) | summarize sum(strlen(a))",  # a stream into the wall
+    "range x from 1 to 20000 step 1 | extend a = strrep('a', iff(x > 15000, 400000000, 1)) | project a = strcat(a, a, a, a, a, a)",
+    "Broken",  # beside the store
+])  # fmt: skip
+def test_an_error_amid_the_rows_is_no_end_of_them(store: duckdb.DuckDBPyConnection, kql: str) -> None:
+    """What the engine reports while rows stream is the query's error, at no place an answer that lacks the rest."""
+    store.execute(
+        "CREATE OR REPLACE VIEW kql.\"Broken\" AS SELECT \"Line\", "
+        "CASE WHEN \"Line\" = 15000 THEN error('boom') ELSE \"Message\" END AS \"Message\" FROM kql.\"Logs\""
+    )
+    broken = Table("Broken", (Column("Line", "long"), Column("Message", "string")), 'kql."Broken"')
+    with pytest.raises(KqlRuntimeError):
+        run(store.cursor(), kql, catalog=Catalog({"Logs": LOGS, "Broken": broken}), max_rows=200_000, max_bytes=2**24)
+
+
 def test_the_limit_holds_within_one_expression(store: duckdb.DuckDBPyConnection) -> None:
     """One chunk of such cells takes minutes, in which nothing can interrupt the engine."""
     began = time.monotonic()

@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from queries.kql.functions.python import give
 from queries.kql.parsed import parsed
+from queries.kql.wall.batches import batches
 from queries.kql.wall.cutting import Cut, Stream
 from queries.kql.wall.guarding import Guarded
 from queries.kql.wall.memory import memory_budget
@@ -67,7 +68,7 @@ def _rows(con: duckdb.DuckDBPyConnection, stream: Stream, most_rows: int, most_b
     batches, rows, size = [], 0, 0
     found: Any = con.to_arrow_reader(ROWS_AT_ONCE)
     with found as reader:
-        for batch in reader:
+        for batch in batches(reader):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > most_rows or size > most_bytes:
                 return None

@@ -253,10 +253,12 @@ def _send_rows(asker: socket.socket, reader: Any, max_rows: int | None, max_byte
     """Sends the answer; returns where it was cut."""
     import pyarrow as pa
 
+    from queries.kql.wall.batches import batches
+
     rows = size = 0
     truncated: str | None = None
     with pa.ipc.new_stream(pa.PythonFile(_Frames(asker), mode="w"), reader.schema) as writer:
-        for batch in reader:
+        for batch in batches(reader):
             if max_rows is not None and rows + batch.num_rows > max_rows:
                 batch, truncated = batch.slice(0, max_rows - rows), "rows"
             rows, size = rows + batch.num_rows, size + batch.nbytes

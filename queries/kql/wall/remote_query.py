@@ -23,6 +23,7 @@ from queries.kql.functions.python import USED, give
 from queries.kql.functions.registry import registry
 from queries.kql.parsed import parsed
 from queries.kql.wall import forking
+from queries.kql.wall.batches import batches
 from queries.kql.wall.children import FORKER, KEPT, SHORT_S, SMALL, Child, is_readable, number, received
 from queries.kql.wall.cutting import Cut, Stream
 from queries.kql.wall.guarding import Guarded
@@ -60,7 +61,7 @@ class _Feeder(threading.Thread):
                 file.write(json.dumps(types).encode() + b"\n")
                 reader = found.to_arrow_reader(ROWS_AT_ONCE)
                 with pa.ipc.new_stream(file, reader.schema) as writer:
-                    for batch in reader:
+                    for batch in batches(reader):
                         writer.write_batch(batch)
         except duckdb.Error as problem:
             self.problem = KqlRuntimeError(too_much(self._guarded.budget)) if self._guarded.struck else problem
