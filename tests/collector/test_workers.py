@@ -167,11 +167,11 @@ def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.M
 
     with monkeypatch.context() as patched:
         patched.setattr("multiprocessing.context.SpawnProcess.start", exhausted)
-        before = len(os.listdir("/proc/self/fd"))
+        before = len(list(Path("/proc/self/fd").iterdir()))
         for _ in range(2):
             with pytest.raises(OSError, match="Too many open files"):
                 worker.give(1)
-        assert worker.stop() is None and len(os.listdir("/proc/self/fd")) == before
+        assert worker.stop() is None and len(list(Path("/proc/self/fd").iterdir())) == before
     worker.give(1)
     assert worker.take() == 1 / 3
     worker.stop()

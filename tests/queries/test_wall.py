@@ -97,8 +97,8 @@ def test_answers_are_the_same_behind_the_wall(store: duckdb.DuckDBPyConnection, 
 def test_an_error_amid_the_rows_is_no_end_of_them(store: duckdb.DuckDBPyConnection, kql: str) -> None:
     """What the engine reports while rows stream is the query's error, at no place an answer that lacks the rest."""
     store.execute(
-        "CREATE OR REPLACE VIEW kql.\"Broken\" AS SELECT \"Line\", "
-        "CASE WHEN \"Line\" = 15000 THEN error('boom') ELSE \"Message\" END AS \"Message\" FROM kql.\"Logs\""
+        'CREATE OR REPLACE VIEW kql."Broken" AS SELECT "Line", '
+        'CASE WHEN "Line" = 15000 THEN error(\'boom\') ELSE "Message" END AS "Message" FROM kql."Logs"'
     )
     broken = Table("Broken", (Column("Line", "long"), Column("Message", "string")), 'kql."Broken"')
     with pytest.raises(KqlRuntimeError):

@@ -65,12 +65,12 @@ def _rows(con: duckdb.DuckDBPyConnection, stream: Stream, most_rows: int, most_b
     give(con, sql)
     con.execute(parsed(con, f"{sql} LIMIT ${len(values) + 1}"), [*values, most_rows + 1])
     types = [(column[0], str(column[1])) for column in con.description or ()]
-    batches, rows, size = [], 0, 0
+    kept, rows, size = [], 0, 0
     found: Any = con.to_arrow_reader(ROWS_AT_ONCE)
     with found as reader:
         for batch in batches(reader):
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > most_rows or size > most_bytes:
                 return None
-            batches.append(batch)
-        return Rows(stream.name, types, pa.Table.from_batches(batches, reader.schema))
+            kept.append(batch)
+        return Rows(stream.name, types, pa.Table.from_batches(kept, reader.schema))
