@@ -189,7 +189,8 @@ def read_inventory(store: Asks, cluster: str | None, empty: Collection[str] = ()
 
 @dataclass(frozen=True)
 class Measured:
-    """What telemetry and job output show; the fields are those of ``World``, and whether there are measurements of GPUs."""
+    """What telemetry and job output show; the fields are those of ``World``, whether there are measurements of GPUs, and
+    whether there are any at all."""
 
     gpu_jobs: dict[tuple[str, str], list[tuple[float, int]]]
     throttling: list[Throttled]
@@ -197,6 +198,7 @@ class Measured:
     progress: dict[tuple[int, int], list[tuple[float, float]]]
     booted: list[tuple[float, str]] = field(default_factory=list)
     gpus: bool = False
+    any: bool = True
 
 
 def measure(
@@ -210,7 +212,7 @@ def measure(
         _gpu_jobs(store, cluster, source) if measured else {}, telemetry.throttled(store, cluster, source) if measured else [],
         telemetry.xids_seen(store, cluster, source) if measured else [], telemetry.progress(store, cluster, source) if any_pace else {},
         [] if "boots" in empty else telemetry.booted(store, cluster, source),
-        gpus or (measured and telemetry.sampled(store, cluster, source)),
+        gpus or (measured and telemetry.sampled(store, cluster, source)), "metrics" not in empty,
     )  # fmt: skip
 
 
@@ -251,7 +253,7 @@ def gather_world(
         ),
         kernel_clocks=kernel_clocks or kernel_lines.Asked(store, cluster),
         line_copies=kernel_copies.Asked(store, cluster),
-        gpu_minors=telemetry.gpu_minors(store, cluster),
+        gpu_minors=telemetry.gpu_minors(store, cluster, is_measured=measured.any),
         clocks=off.offsets,
         accounting_time=off.zones.accounting_time,
         silences=silences.Asked(store, cluster),

@@ -149,15 +149,21 @@ def bonds(store: Asks, cluster: str | None) -> Callable[[str], Sequence[tuple[fl
     return legs
 
 
-def gpu_minors(store: Asks, cluster: str | None) -> Callable[[str], Sequence[tuple[float, str, int]]]:
-    """``minors(host)``: (time, PCI address, number of the device file) of the GPUs that nvidia-smi listed."""
+def gpu_minors(
+    store: Asks, cluster: str | None, *, is_measured: bool
+) -> Callable[[str], Sequence[tuple[float, str, int]]]:
+    """``minors(host)``: (time, PCI address, number of the device file) of the GPUs that nvidia-smi listed, where that
+    number is first told or another one. ``is_measured``: are there any measurements?"""
     known: dict[str, list[tuple[float, str, int]]] = {}
+    listed: list[bool] = [] if is_measured else [False]
 
     def minors(host: str) -> Sequence[tuple[float, str, int]]:
-        if host not in known:
+        if not listed:  # one question instead of one for each host with a fault
+            listed.append(bool(store.ask(samples.any_sample(cluster, names=samples.MINOR_METRICS))))
+        if listed[0] and host not in known:
             rows = store.ask(samples.gpu_minors(cluster, host))
             known[host] = [(r["t"], r["pci"], r["minor"]) for r in rows]
-        return known[host]
+        return known.get(host, ())
 
     return minors
 

@@ -16,24 +16,38 @@ from correlator.model.thinned import first_at, thin_again, thinned
 TIMES = 2
 #: So many of the latest events are never old: a few lines may be dated far in the future.
 LATEST = 4096
+#: What became old waits for a tick without news, which keeps nobody waiting, until it is so many events: 100 MB at most.
+MOST_WAITING = 65_536
+#: Old events that a tick with news, or without, packs at most: 30 and 120 ms.
+PIECE, RESTING_PIECE = 16_384, 65_536
 
 
-def pack_old(known: LiveConclusions) -> None:
-    """Packs what became old by the change of ``known``, and what was concluded anew of what was old already."""
+def pack_old(known: LiveConclusions, is_resting: bool) -> bool:
+    """Packs some of what became old by the change of ``known``, and of what was concluded anew of what was old already.
+
+    ``is_resting``: there is no news. Returns whether something was packed.
+    """
     index, border = index_of(known), known.change.border
     if len(known.events) < LATEST:
-        return
+        return False
     news = known.events[-LATEST].time
     longest = LONGEST_S if known.longest is None else known.longest
     low = min(known.memory.packed_until, border)
     high = min(border, news) if border > float("-inf") else news
     high = max(low, high - TIMES * (longest + MARGIN_S))
+    first, end = (first_at(known.events, moment) for moment in (low, high))
+    piece = RESTING_PIECE if is_resting else PIECE if end - first > MOST_WAITING else 0
+    if end - first > piece:
+        high = max(low, known.events[first + piece].time) if piece else low
+    known.memory = replace(known.memory, packed_until=high)
+    if high <= low:
+        return False
     if not isinstance(known.events, AppendOnlyList):
         known.events = AppendOnlyList(known.events)
     known.events.hold(first_at(known.events, high), thinned)
     last = index.facts.last
     FACTS.pack(chosen(known.facts, (last >= low) & (last < high)))
-    known.memory = replace(known.memory, packed_until=high)
+    return True
 
 
 def let_go() -> None:

@@ -138,6 +138,7 @@ class Ticker:
             found = [same_objects(c, before.get(c.cluster)) for c in found]
             if new.nothing and all(c is before.get(c.cluster) for c in found):
                 self._seen = new.until
+                self._rest(found)
                 return TickReport(seconds=time.perf_counter() - begun)
             lines = growth(new.tables["logs"])
             report = self._say(found, before, moment, partly, storing)
@@ -148,17 +149,24 @@ class Ticker:
         assert self._history is not None
         self._to_free = [before] if partly else []
         self._ticks += 1
-        if self._ticks % RESTED_TICKS == 0:
+        if self._ticks >= RESTED_TICKS:
             let_go()  # of what was packed by earlier ticks: the conclusions before still refer to what this one packs
+            self._ticks = 0
         for conclusions, touched in zip(found, concluded, strict=True):
             if not partly or conclusions is not before.get(conclusions.cluster):
                 some = touched if partly and touched else everything(conclusions)  # a full pass reads frozen ones, too
                 freeze(self.store, conclusions, some, self._history.digest)
-            pack_old(conclusions)  # builds the index after a full pass, so that no tick that is waited for has to
+            pack_old(conclusions, False)  # builds the index after a full pass, so that no tick that is waited for has to
             conclusions.change, conclusions.lines = stored(), None
             conclusions.to_free.clear()
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in report.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
+
+    def _rest(self, known: Sequence[LiveConclusions]) -> None:
+        """Does what can wait for a tick without news."""
+        self._to_free.clear()
+        for conclusions in known:
+            pack_old(conclusions, True)
 
     def _is_due(self, now: float) -> bool:
         """Is it time for a full pass?"""

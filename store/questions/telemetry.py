@@ -33,6 +33,10 @@ from store.tables import METRICS, TEXT
 _FALSE: ColumnElement[bool] = literal_column("false")
 
 
+#: What nvidia-smi calls the number of a GPU's device file.
+MINOR_METRICS = ("nvidia_smi_minor_number",)
+
+
 def any_sample(cluster: str | None, source: Source = ALL, names: Collection[str] = ()) -> Select[Any]:
     """One row if the cluster has any sample; with ``names``, of these metrics."""
     return source.asked(_any_sample, cluster, tuple(names))
@@ -60,7 +64,8 @@ def _jobs_of_gpus(rows: Rows) -> Select[Any]:
 
 
 def gpu_minors(cluster: str | None, host: str) -> Select[Any]:
-    """The numbers of the device files of a host's GPUs, as nvidia-smi listed them: ``t`` (epoch seconds), ``pci``, ``minor``."""
+    """The numbers of the device files of a host's GPUs, as nvidia-smi listed them: ``t`` (epoch seconds), ``pci``, ``minor``,
+    for the first sample of each GPU and those that differ from the one before."""
     return _gpu_minors().params(cluster=cluster, host=host)
 
 
@@ -68,14 +73,20 @@ def gpu_minors(cluster: str | None, host: str) -> Select[Any]:
 def _gpu_minors() -> Select[Any]:
     metrics = METRICS.c
     pci = json_text(metrics.labels, "$.pci_bus_id")
-    return in_order(
+    samples = (
         select(epoch(metrics.time).label("t"), pci.label("pci"), cast(metrics.value, Integer).label("minor"))
         .distinct()
         .where(
-            metrics.metric == const("nvidia_smi_minor_number"), metrics.host == bindparam("host", type_=TEXT),
+            one_of(metrics.metric, MINOR_METRICS), metrics.host == bindparam("host", type_=TEXT),
             same(metrics.cluster, CLUSTER), metrics.time.is_not(None), pci.is_not(None),
         )
-    )  # fmt: skip
+    ).subquery()  # fmt: skip
+    one = samples.c
+    before = func.lag(one.minor).over(partition_by=one.pci, order_by=(one.t, one.minor)).label("before")
+    found = select(one.t, one.pci, one.minor, before).subquery().c
+    return in_order(
+        select(found.t, found.pci, found.minor).where(found.minor.is_distinct_from(found.before))
+    )
 
 
 def _samples(rows: Rows, names: Collection[str], value: ColumnElement[Any], ever: ColumnElement[bool]) -> Select[Any]:

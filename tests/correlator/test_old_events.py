@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import astuple
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from operator import attrgetter
 from typing import cast
 
@@ -35,6 +36,7 @@ def _old_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Short histories do what long ones do."""
     monkeypatch.setattr(old, "LATEST", 8)
     monkeypatch.setattr(old, "TIMES", 0)
+    monkeypatch.setattr(old, "MOST_WAITING", 0)
     monkeypatch.setattr(append_only_list, "BLOCK", 16)
     monkeypatch.setattr(ticker, "RESTED_TICKS", 1)
     yield
@@ -107,9 +109,8 @@ def test_questions_of_a_while_keep_its_hosts_only() -> None:
 
 def _held(known: LiveConclusions) -> tuple[int, int]:
     """How many events are held, and how many of those whole."""
-    assert isinstance(known.events, AppendOnlyList)
     held: list[Event] = []
-    for block in known.events.blocks:
+    for block in known.events.blocks if isinstance(known.events, AppendOnlyList) else [known.events]:
         held += filter(None, block._held) if isinstance(block, thinned.Thinned) else block
     return len(held), sum(type(one) is Event for one in held)
 
@@ -173,6 +174,40 @@ def test_held_events_follow_what_is_new() -> None:
         assert len(known.events) > 600
         assert max(whole for _, whole in held) < 230, held
         assert held[-1][0] < len(known.events) / 2, held
+
+
+def test_packing_waits_for_a_tick_without_news_or_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(old, "MOST_WAITING", 450)
+    monkeypatch.setattr(old, "PIECE", 64)
+    monkeypatch.setattr(old, "RESTING_PIECE", 160)
+    made, whole = correlation.Day(3), []
+    with open_store(None) as store:
+        _settings(store)
+        service = Ticker(store)
+
+        def tick(day: int) -> None:
+            service.tick(_at((day + 1) * DAY_S))
+            (known,) = service._known.values()
+            whole.append(sum(type(fact) is Fact for fact in known.facts) + _held(known)[1])
+
+        def fill(day: int) -> int:
+            made.fill(day * DAY_S, (day + 1) * DAY_S, 0, 100)
+            count = len(made.logs)
+            _add(store, made)
+            tick(day)
+            return count
+
+        waiting = sum(fill(day) for day in range(3))
+        assert waiting >= 300 and whole[-1] > whole[0]
+        for _ in range(4):
+            tick(3)
+        assert whole[3] < whole[2] and whole[4] < whole[3]  # pieces
+        assert whole[5] == whole[6]  # all of it
+        rested = whole[6]
+        for day in range(3, 10):
+            fill(day)
+        assert max(whole[7:]) - rested > 300
+        assert whole[-1] < rested + 700 and min(b - a for a, b in pairwise(whole[7:])) < 0, whole
 
 
 def test_who_looks_at_each_once_makes_none_be_held() -> None:
