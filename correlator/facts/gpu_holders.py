@@ -31,13 +31,13 @@ def not_held(world: World, run: Run, fault: Fact) -> str | None:
         return f"job {run.key} had no GPU, as accounting tells"
     if (other := _named_another(world, run, fault)) is not None:
         return other
-    numbers, held = _numbers_of(world, host, device, fault.start), _held_numbers(run)
+    numbers, held = _numbers_of(world, host, device, fault.start), _held_numbers(world, run)
     if held and numbers:
         if not numbers.isdisjoint(held):
             return None
         return f"job {run.key} had the GPUs {run.row['gpu_index']} of {host}, and this is {min(numbers)}"
     for holder in _beside(world, run, fault) if numbers else ():
-        if numbers <= _held_numbers(holder):
+        if numbers <= _held_numbers(world, holder):
             return f"job {holder.key} had the GPUs {holder.row['gpu_index']} of {host}, and this is {min(numbers)}"
     return None
 
@@ -53,10 +53,12 @@ def gpus_on(run: Run) -> float:
     return run.gpus / len(run.nodes) if run.nodes else 0.0
 
 
-def _held_numbers(run: Run) -> frozenset[int]:
-    """The numbers of a run's GPUs on its only node; empty if they are not known."""
+def _held_numbers(world: World, run: Run) -> frozenset[int]:
+    """The numbers of a run's GPUs on its only node; empty if they are not known, or are those of slices of GPUs (MIG)."""
     listed = str(run.row.get("gpu_index") or "")
     known = len(run.nodes) == 1 and _NUMBERS.fullmatch(listed)  # a hook's list is that of one node
+    if known and run.nodes[0] in world.nodes_with_slices:
+        return frozenset()
     return frozenset(numbers_in(listed)) if known else frozenset()
 
 
@@ -110,7 +112,7 @@ def may_hold_as_well(world: World, run: Run, fault: Fact) -> list[Run]:
     host, device = fault.host or "", fault.device or ""
     if world.gpu_owner(host, device, fault.start) is not None:
         return []
-    if _had_all(world, run) or (_held_numbers(run) and _numbers_of(world, host, device, fault.start)):
+    if _had_all(world, run) or (_held_numbers(world, run) and _numbers_of(world, host, device, fault.start)):
         return []
     own = _job_with_parts(world, run)
     there = (r for r in world.runs_at(host, fault.start) if r.job_id not in own)

@@ -15,7 +15,7 @@ from correlator.clocks.clocks import ENDS_S, NOTICEABLE_S, AccountingTime, Offse
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed
-from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes
+from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes, nodes_with_slices
 from correlator.gather.of_timeouts import NewLimits, Outputs
 from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of
 from correlator.gather.silences import Answers
@@ -222,6 +222,11 @@ class World:
     def gpus_of_nodes(self) -> Mapping[str, int]:
         """How many GPUs slurm.conf gives each node."""
         return gpus_of_nodes(self.inventory.settings) if self.inventory else {}
+
+    @cached_property
+    def nodes_with_slices(self) -> frozenset[str]:
+        """The nodes to which slurm.conf gives slices of GPUs."""
+        return nodes_with_slices(self.inventory.settings) if self.inventory else frozenset()
 
     @cached_property
     def written_early(self) -> list[tuple[float, float]]:

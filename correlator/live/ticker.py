@@ -156,7 +156,9 @@ class Ticker:
             if not partly or conclusions is not before.get(conclusions.cluster):
                 some = touched if partly and touched else everything(conclusions)  # a full pass reads frozen ones, too
                 freeze(self.store, conclusions, some, self._history.digest)
-            pack_old(conclusions, False)  # builds the index after a full pass, so that no tick that is waited for has to
+            pack_old(
+                conclusions, False
+            )  # builds the index after a full pass, so that no tick that is waited for has to
             conclusions.change, conclusions.lines = stored(), None
             conclusions.to_free.clear()
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in report.report.items()}

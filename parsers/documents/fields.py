@@ -23,7 +23,7 @@ _GPU_INDEX = re.compile(
     r"(?:^|,)gpu(?::(?P<type>[^:,()]+(?=:\d)))?(?::\d+)?\(IDX:(?P<numbers>\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*)\)"
 )
 #: A slice of a GPU (MIG), which Slurm numbers as if it were one ("a100_1g.5gb").
-_SLICE = re.compile(r"\dg\.\d+gb", re.IGNORECASE)
+SLICE = re.compile(r"\dg\.\d+gb", re.IGNORECASE)
 _UNAVAILABLE = re.compile(r"UnavailableNodes:([\w.,\[\]-]+)")
 _USER = re.compile(r"(?P<name>.*?)\((?P<uid>\d+)\)")
 
@@ -146,7 +146,7 @@ def gpu_index(detail: str | None) -> str | None:
     """The numbers of a run's GPUs on one node, as slurmctld shows its generic resources there; None if it shows none,
     or slices of GPUs, whose numbers are not those of GPUs."""
     found = list(_GPU_INDEX.finditer(detail or ""))
-    if any(one["type"] and _SLICE.search(one["type"]) for one in found):
+    if any(one["type"] and SLICE.search(one["type"]) for one in found):
         return None
     return ",".join(one["numbers"] for one in found) or None
 

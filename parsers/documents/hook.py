@@ -90,11 +90,16 @@ def _observation(env: dict[str, str], number: int, origin: Origin) -> dict[str, 
         "exit_signal": signal, "start": fields.epoch_text(env.get("SLURM_JOB_START_TIME")) or (seen if begun else None),
         "end": (fields.epoch_text(env.get("SLURM_JOB_END_TIME")) or seen) if ended else None,
         "node_list": env["SLURM_JOB_NODELIST"] if hosts else None, "nodes": list(hosts) or None,
-        "gpu_index": env.get("SLURM_JOB_GPUS"), "work_dir": env.get("SLURM_JOB_WORK_DIR"),
+        "gpu_index": _gpu_index(env), "work_dir": env.get("SLURM_JOB_WORK_DIR"),
         "std_out": env.get("SLURM_JOB_STDOUT"), "std_err": env.get("SLURM_JOB_STDERR"),
         "reservation": env.get("SLURM_JOB_RESERVATION"), "observed_at": seen or origin.received, "source": "hook",
         "host": env.get("FAULTLINE_HOST") or env.get("SLURMD_NODENAME") or origin.host,
     }  # fmt: skip
+
+
+def _gpu_index(env: dict[str, str]) -> str | None:
+    """The numbers of the job's GPUs on this node; None for slices of GPUs (MIG), which Slurm numbers as if they were GPUs."""
+    return None if "MIG-" in env.get("CUDA_VISIBLE_DEVICES", "") else env.get("SLURM_JOB_GPUS")
 
 
 #: deploy/slurm/jobcomp.sh puts this before the names of jobcomp/script's variables (slurm src/plugins/jobcomp/script).

@@ -84,9 +84,7 @@ def _gpu_minors() -> Select[Any]:
     one = samples.c
     before = func.lag(one.minor).over(partition_by=one.pci, order_by=(one.t, one.minor)).label("before")
     found = select(one.t, one.pci, one.minor, before).subquery().c
-    return in_order(
-        select(found.t, found.pci, found.minor).where(found.minor.is_distinct_from(found.before))
-    )
+    return in_order(select(found.t, found.pci, found.minor).where(found.minor.is_distinct_from(found.before)))
 
 
 def _samples(rows: Rows, names: Collection[str], value: ColumnElement[Any], ever: ColumnElement[bool]) -> Select[Any]:

@@ -43,9 +43,9 @@ def configured(text: str) -> dict[str, str]:
 COUNTED = configured("AccountingStorageTRES=gres/gpu,gres/gpu:h100\nGresTypes=gpu\n")
 
 
-def held(numbers: str, minor: int, job: str = "45") -> dict[str, str]:
+def held(numbers: str, minor: int, job: str = "45", more: str = "") -> dict[str, str]:
     """Root's hook gave a job these GPUs; nvidia-smi lists four, of which 3B is the second by its address, and its number."""
-    env = f"SLURM_JOB_ID={job}\nSLURM_JOB_USER={'erin' if job == '45' else 'bob'}\nSLURM_JOB_GPUS={numbers}\nSLURM_JOB_NODELIST=gx02\nSLURM_SCRIPT_CONTEXT=prolog_slurmd\n"
+    env = f"SLURM_JOB_ID={job}\nSLURM_JOB_USER={'erin' if job == '45' else 'bob'}\nSLURM_JOB_GPUS={numbers}\nSLURM_JOB_NODELIST=gx02\nSLURM_SCRIPT_CONTEXT=prolog_slurmd\n{more}"
     others = iter(n for n in range(4) if n != minor)
     gpus = "".join(
         f"GPU 00000000:{bus}:00.0\n    Product Name                          : NVIDIA H100\n    Minor Number                          : {minor if bus == '3B' else next(others)}\n"
@@ -94,6 +94,9 @@ CASES = {
     ),
     "another GPU's device file": Case({**counted(COUNTED, erin=2), **held("0-1", 1), **device(0)}, "about /dev/nvidia0, and this is GPU 1"),
     "its own device file": Case({**counted(COUNTED, erin=2), **held("0-1", 1), **device(1)}, ""),
+    "its slice of a GPU, by the hook": Case({**counted(COUNTED, erin=1), **held("0", 1, more="CUDA_VISIBLE_DEVICES=MIG-5f2a\n")}, ""),
+    "its slice of a GPU, by slurm.conf": Case({**counted(COUNTED, erin=1), CONF: COUNTED[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:a100_1g.5gb:7"), **held("0", 1)}, ""),
+    "another job's slices of GPUs": Case({**counted(COUNTED, erin=1, bob=2), **held("0-1", 1, "42", more="CUDA_VISIBLE_DEVICES=MIG-5f2a,MIG-71c0\n")}, ""),
     "its GPUs, but nobody knows which this one is": Case({**counted(COUNTED, erin=1), HOOK: held("0", 1)[HOOK]}, ""),
 }  # fmt: skip
 
