@@ -159,23 +159,27 @@ class Intake:
 
     def allowed(self, headers: dict[str, str], certified: bool = False, names: Sequence[str] = ()) -> Sender | None:
         """The sender of a request; None for one without restrictions. Raises ``Refused`` if senders must authenticate
-        and this one has neither a certificate nor a valid token. ``names``: the DNS names in its certificate."""
+        and this one has neither a certificate nor a valid token. ``names``: the DNS names in its certificate. A sender that
+        shows both may send what both allow."""
         if not (self._with_tokens or self._certificates):
             return None
+        token = _token(headers)
         if self._certificates and certified:
-            return certificate_of(names) if self._named_certificates else None
-        scheme, _, token = headers.get("authorization", "").partition(" ")
-        if scheme.lower() == "basic":  # clients of Elasticsearch and Loki send their token as the password
-            with contextlib.suppress(ValueError):
-                scheme, token = "bearer", base64.b64decode(token).decode().partition(":")[2]
-        if scheme.lower() not in ("bearer", "splunk", "token", "apikey") or not token:
+            by_certificate = certificate_of(names) if self._named_certificates else None
+            by_token = self._of_token(token) if token and self._with_tokens else None
+            return by_token if by_certificate is None else within(by_certificate, by_token)
+        if not token:
             raise self._unknown_sender()
-        given = token.strip().encode()
+        return self._of_token(token)
+
+    def _of_token(self, token: str) -> Sender | None:
+        """The sender of a token; None for one without restrictions. Raises ``Refused``."""
+        given = token.encode()
         if any(hmac.compare_digest(given, known) for known in self._tokens):
             return None
-        sender = found(token.strip(), self._senders()) if self._senders is not None else None
+        sender = found(token, self._senders()) if self._senders is not None else None
         if sender is None and self.enrolled is not None:
-            sender = self.enrolled(token.strip())
+            sender = self.enrolled(token)
         if sender is None:
             raise Refused(403, "the token is not one of this service's", "Enrol the sender anew.")
         if sender.is_over(datetime.now(UTC)):
@@ -352,6 +356,29 @@ class Intake:
         if status == 413:
             document |= {"max_bytes": MAX_BODY, "max_unpacked_bytes": MAX_UNPACKED}
         return Answer(status, json.dumps(document).encode(), "application/problem+json", again)
+
+
+def _token(headers: dict[str, str]) -> str:
+    """The token that a request shows; "" if it shows none."""
+    scheme, _, token = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "basic":  # clients of Elasticsearch and Loki send their token as the password
+        with contextlib.suppress(ValueError):
+            scheme, token = "bearer", base64.b64decode(token).decode().partition(":")[2]
+    return token.strip() if scheme.lower() in ("bearer", "splunk", "token", "apikey") else ""
+
+
+def within(certificate: Sender, token: Sender | None) -> Sender:
+    """What a certificate's sender may send that shows a token as well. Raises ``Refused`` if they stand for different hosts."""
+    if token is None or not token.limits:
+        return certificate
+    hosts = tuple(name for name in certificate.limits.hosts if token.limits.stands_for(name, None))
+    if not hosts:
+        raise Refused(
+            403,
+            f"sender {token.name!r} does not stand for the host of its certificate",
+            "Show that host's token, or none.",
+        )
+    return replace(token, limits=replace(token.limits, hosts=hosts))
 
 
 def certificate_of(names: Sequence[str]) -> Sender:

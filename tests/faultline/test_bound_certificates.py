@@ -15,6 +15,7 @@ import uvicorn
 
 from collector.intake import CERTIFICATE, NAMES, Intake, certificate_of
 from collector.receivers.refusals import Refused
+from collector.senders import Sender
 from collector.spool import Spool
 from faultline import tls
 from faultline.config import Tls
@@ -79,6 +80,36 @@ def test_it_is_bound_to_them_with_and_without_their_domain(intake: Intake) -> No
 def test_one_that_names_no_host_is_refused(intake: Intake, names: tuple[str, ...]) -> None:
     with pytest.raises(Refused, match="names no host"):
         intake.allowed({}, True, names)
+
+
+def test_a_token_beside_it_narrows_it(tmp_path: Path) -> None:
+    """Neither widens the other, and a token that is wrong is refused whatever certificate is shown."""
+    tokens = {name: Sender.of_token(name, limits, name) for name, limits in {
+        "lines": {"hosts": ["gpu[01-02]"], "data": ["lines"], "clusters": ["blue"]}, "other": {"hosts": ["gpu09"]}, "all": {},
+    }.items()}  # fmt: skip
+    spool = Spool(tmp_path / "spool")
+    named, unnamed = (
+        Intake(spool, certificates=True, named=named, senders=lambda: list(tokens.values())) for named in (True, False)
+    )
+
+    def allowed(intake: Intake, token: str) -> Any:
+        sender = intake.allowed({"authorization": f"Bearer {token}"}, True, ("gpu01.site",))
+        assert sender is not None
+        limits = sender.limits
+        return (
+            {name for name in ("gpu01", "gpu02", "gpu09") if limits.stands_for(name, None)},
+            limits.kinds,
+            limits.clusters,
+        )
+
+    assert allowed(named, "lines") == ({"gpu01"}, ("lines",), ("blue",))
+    assert allowed(unnamed, "lines") == ({"gpu01", "gpu02"}, ("lines",), ("blue",))
+    assert allowed(named, "all") == ({"gpu01"}, (), ())
+    with pytest.raises(Refused, match="does not stand for the host of its certificate"):
+        allowed(named, "other")
+    with pytest.raises(Refused, match="not one of this service's"):
+        allowed(named, "stolen")
+    spool.close()
 
 
 def test_without_the_setting_it_is_bound_to_nothing(tmp_path: Path) -> None:
