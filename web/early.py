@@ -25,7 +25,8 @@ FAILED = "faultline.failed"
 
 
 def navigates(request: Request) -> bool:
-    """Does a browser open the page? Over plain HTTP, browsers send the second header only; no script can send either."""
+    """Does a browser open the page? Over plain HTTP, browsers send the second header only. A program that
+    sends one of them gets what a browser gets."""
     if not wants_page(request):  # an error would be JSON, which cannot follow the first part
         return False
     given = request.headers

@@ -269,6 +269,7 @@ def incident(
     slurmd_timeout: what_if.Timeout = None,
 ) -> Response:  # fmt: skip
     row = read.incident(incident_id)
+    _, replayed = replays.asked(request, read, incident_id, begin=replay == "yes")  # 429 if too many wait
 
     def content() -> dict[str, Any]:
         document = row["document"]
@@ -283,7 +284,7 @@ def incident(
             "changes": triage.history(read, row["incident_id"]), "similar": read.similar(row, SIMILAR), "most_runs": shared.MOST_RUNS,
             "told": messages_about(read, document, str(request.base_url).rstrip("/")) if everything else [],
             "both": shared.of_incident(read, row) if everything and shared.is_comparable(document) else None,
-            "replay": replays.of_page(request, read, incident_id, begin=replay == "yes"),
+            "replay": replays.of_page(read, row, replayed),
             "other": what_if.answer(request, read, row, slurmd_timeout),
         }  # fmt: skip
 

@@ -73,10 +73,8 @@ def _why_not(read: Reader, made: Made) -> str:
     return "the operators can see why" if read.own else str(made.failure)
 
 
-def of_page(request: Request, read: Reader, incident_id: str, *, begin: bool) -> Row:
-    """The replay for the incident's page: its picture, that it is being made, or why there is none. Starts one only if
-    ``begin``."""
-    row, made = asked(request, read, incident_id, begin=begin)
+def of_page(read: Reader, row: Row, made: Made | None) -> Row:
+    """The replay for the incident's page: its picture, that it is being made, or why there is none."""
     if made is None:
         return {"status": "none"}
     if made.failure is not None:

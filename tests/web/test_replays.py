@@ -122,6 +122,9 @@ def test_few_wait_for_their_turn(store: DuckStore, monkeypatch: pytest.MonkeyPat
     with pytest.raises(ProblemError, match="Too many replays wait") as refused:
         app.state.replays.of({**row, "incident_id": "a third"})
     assert refused.value.status == 429
+    app.state.replays._made.clear()
+    page = client.get(f"/incidents/{name}?replay=yes", headers={"accept": "text/html", "sec-fetch-mode": "navigate"})
+    assert page.status_code == 429 and page.headers["retry-after"] == "60", "before the first part of the page is sent"
     go.set()
     assert client.get("/api/v1/incidents/none/replay").status_code == 404
 
