@@ -35,12 +35,17 @@ _touched: dict[int, Thinned] = {}
 class Thinned(Sequence[Event]):
     """Events that do not change any more. An event that was asked for is held, so that all who ask get the same object."""
 
-    __slots__ = ("_blocks", "_held", "_times")
+    __slots__ = ("_blocks", "_held", "_kinds", "_times")
 
     def __init__(self, events: list[Event]) -> None:
         """Holds all at first, until ``thin_again``. Raises ``NotPlainError``."""
         self._blocks = [
             Block(list(map(_VALUES, events[first : first + TOGETHER]))) for first in range(0, len(events), TOGETHER)
+        ]
+        #: Those of each block: most blocks have none that a question is about.
+        self._kinds = [
+            frozenset(each.kind for each in events[first : first + TOGETHER])
+            for first in range(0, len(events), TOGETHER)
         ]
         self._times = np.fromiter(map(_time, events), np.float64, len(events))
         self._held: list[Event | None] = list(events)
@@ -87,10 +92,12 @@ class Thinned(Sequence[Event]):
 
     def of_kinds(self, kinds: Collection[str]) -> Iterator[Event]:
         """Those of some kinds, in order. What is made for it is not held: for whoever looks at each once."""
-        for place in range(len(self._held)):
-            row = rows_of(self._blocks[place // TOGETHER])[place % TOGETHER]
-            if row[_KIND] in kinds:
-                yield self._held[place] or Event(*row)
+        for number, block in enumerate(self._blocks):
+            if self._kinds[number].isdisjoint(kinds):
+                continue
+            for place, row in enumerate(rows_of(block), number * TOGETHER):
+                if row[_KIND] in kinds:
+                    yield self._held[place] or Event(*row)
 
     def _one(self, place: int) -> Event:
         with _lock:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from operator import attrgetter
@@ -23,7 +23,7 @@ from correlator.model import append_only_list, thinned
 from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.attrs import Attrs, by_name
 from correlator.model.nouns import EVENTS, FACTS, Event, Fact
-from correlator.model.packed import pack_restored
+from correlator.model.packed import pack_restored, rows_of
 from parsers.record import frame
 from store import open_store
 from store.duckdb.store import DuckStore
@@ -218,5 +218,8 @@ def test_who_looks_at_each_once_makes_none_be_held() -> None:
     assert stretch.held == 0
     known: AppendOnlyList[Event] = AppendOnlyList()
     known._blocks = [stretch]
+    assert not list(thinned.of_kinds(known, {"gpu.ecc"})) and not rows_of.cache_info().currsize, "nothing is restored"
     assert [_values(e) for e in thinned.of_kinds(known, {"gpu.xid"})] == wanted
-    assert not list(thinned.of_kinds(known, {"gpu.ecc"})) and stretch.held == 0
+    mixed = thinned.Thinned([replace(_event(n), kind="gpu.ecc" if n in (7, 300) else "gpu.xid") for n in range(600)])
+    old.let_go()
+    assert [e.id for e in mixed.of_kinds({"gpu.ecc"})] == ["e7", "e300"] and stretch.held == mixed.held == 0
