@@ -38,7 +38,7 @@ from starlette.responses import JSONResponse
 
 from collector.intake import PORT
 from collector.senders import Sender, digest_of
-from faultline.enrolment.identity import IdentityRefused, Instance, of_aws, of_azure
+from faultline.enrolment.identity import ForAnotherRequest, IdentityRefused, Instance, of_aws, of_azure
 from faultline.enrolment.register import DIGEST, NAME, Enrolled, EnrolmentRefused, Register
 from faultline.enrolment.settings import Enrolment
 from faultline.failure import CommandError
@@ -100,7 +100,7 @@ class Enroller(Collector):
         self.audit = audit or Audit()
         self.counts: Counter[str] = Counter()
         self._proxies, self._clock, self._resolve = Networks(proxies), clock, resolve or addresses_of
-        self._rates, self._secret = _Rates(settings, clock), os.urandom(32)
+        self._rates, self._secret, self._began = _Rates(settings, clock), os.urandom(32), clock()
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="enrol")
         self._waiting = 0
         #: Of refusals that a working site does not have: when they began, how many, and the last one's outcome and address.
@@ -207,6 +207,10 @@ class Enroller(Collector):
             assert self.settings.azure is not None
             nonces = [self._nonce(host, digest, peer, past) for past in range(NONCE_SPANS)]
             return of_azure(document, nonces, self.settings.azure, self._now())
+        except ForAnotherRequest as refusal:
+            # The nonces of a service end with it: an agent that asked the one before shows its document to this one.
+            is_new = self._clock() - self._began <= NONCE_S * NONCE_SPANS
+            raise EnrolmentRefused("restarted" if is_new else "document", 403, str(refusal), _ANEW) from refusal
         except IdentityRefused as refusal:
             raise EnrolmentRefused("document", 403, str(refusal)) from refusal
 
@@ -265,6 +269,7 @@ def opened(settings: Enrolment, data: Path, proxies: Sequence[str] = ()) -> Enro
 
 #: Outcomes that a working site does not have: somebody else shows a machine's document, or takes its name.
 ALARMING = frozenset({"second", "taken", "renamed", "address", "document", "reused"})
+_ANEW = "Ask for a nonce anew: each is good for two minutes, and ends with the service."
 _DIRECTLY = "Let agents reach the service directly, or give them tokens."
 _ROOT = "Run the agent as root with CAP_NET_BIND_SERVICE, without a NAT between; or set [enrolment] privileged_port = false."
 _NAMED = "Give the name this address in the DNS or in /etc/hosts of the service's machine."

@@ -34,6 +34,10 @@ class IdentityRefused(Exception):  # noqa: N818
     """The document does not show that this is a machine of the site; the text says why."""
 
 
+class ForAnotherRequest(IdentityRefused):
+    """A cloud signed the document, for a nonce that the service does not know."""
+
+
 @dataclass(frozen=True)
 class Instance:
     """A machine. ``name``: "azure/SUBSCRIPTION/VM" or "aws/ACCOUNT/INSTANCE"; ``address``: its own, if the document says it."""
@@ -57,7 +61,7 @@ def of_azure(document: str, nonces: Iterable[str], settings: Azure, now: datetim
     said = _fields(signed.content)
     given = str(said.get("nonce", "")).encode()
     if not any(compare_digest(given, nonce.encode()) for nonce in nonces):
-        raise IdentityRefused("the document was not made for this request")
+        raise ForAnotherRequest("the document was not made for this request")
     times = said.get("timeStamp")
     created, expires = (_time(times, key) for key in ("createdOn", "expiresOn"))
     if not now - FRESH <= created <= now + SKEW or expires < now - SKEW:

@@ -57,6 +57,7 @@ class Site:
             self.settings, folder, audit=Audit(self.audit), proxies=("10.9.9.9",), clock=lambda: self.now,
             resolve=lambda host: {NAMES[host]} if host in NAMES else set(),
         )  # fmt: skip
+        self.enroller._began -= 3600  # not just started
         self.folder = folder / "enrolled"
 
     def ask(self, body: object, peer: str = "10.0.0.1", port: int = 700, token: str = "", method: str = "POST") -> Said:
@@ -216,6 +217,18 @@ def test_an_instance_enrols_once(site: Site) -> None:
     assert site.azure("users", token="guessed")[0] == 409
     text = [json.loads(line) for line in site.audit.read_text().splitlines()]
     assert [one["act"] for one in text][:2] == ["enrolled", "enrolment_refused"]
+
+
+def test_a_document_for_the_nonce_of_an_earlier_start_is_no_alarm(site: Site, tmp_path: Path) -> None:
+    document = clouds.azure(site.nonce("t"))
+    anew = Site(tmp_path / "anew")
+    anew.enroller._began = anew.now
+    status, said = anew.azure("t", document)
+    assert status == 403 and "Ask for a nonce anew" in said["do"]
+    assert anew.enroller.counts == {"restarted": 1} and anew.enroller.trouble is None
+    assert anew.azure("t")[0] == 200
+    anew.now += 181
+    assert anew.azure("u", document)[0] == 403 and "(document)" in str(anew.enroller.trouble)
 
 
 def test_an_attempt_to_take_a_machines_place_is_shown_for_a_day(site: Site) -> None:
