@@ -156,12 +156,12 @@ def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
     old, new = ({e.id: e for e in c.events[first_at(c.events, after.change.border) :]} for c in (before, after))  # fmt: skip
-    if far := moved - new.keys():
+    if far := {e for e in moved if e not in new}:
         for conclusions, near in ((before, old), (after, new)):
             near.update(
                 (i, e) for i in far & lines.keys() if (e := _event(conclusions.events, i, lines[i])) is not None
             )
-    same = {i for i in old.keys() & new.keys() - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
+    same = {i for i in (old.keys() & new.keys()) - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
     stale = [e for i, e in old.items() if i not in same]
     fresh = engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now)
     if before.forgeries or after.forgeries:
