@@ -266,15 +266,12 @@ class Storing:
         assert self._writer is not None
         self._tasks.append(self._beside.submit(work, self._writer, *given, **named))
 
-    def commit(self, meanwhile: Callable[[], None]) -> None:
-        """Commits; runs ``meanwhile`` in the background thread, because a commit releases the interpreter lock."""
+    def commit(self) -> None:
         for task in self._tasks:
             task.result()
-        done = self._beside.submit(meanwhile)
         if self._transaction is not None:
             transaction, self._transaction = self._transaction, None
             transaction.__exit__(None, None, None)
-        done.result()
 
     def give_up(self) -> None:
         wait(self._tasks)
