@@ -65,6 +65,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
     """The incident as JSON. ``times`` is of all incidents: other candidates are roots of those."""
     root = incident.root
     hosts = incident.hosts
+    hit = set(hosts)
     code = root.attrs.get(CODE) if root.kind == XID.name else None
     over = incident.end
     undecided = {v.run.key for v in incident.left_open}
@@ -91,7 +92,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
         "status": "final", "final_at": None, "waits_for": [], "spans": spans(incident), "rivals": rival_rows(world, weigher, incident.verdicts, root),
         "advice": sentences.advice(incident), "gpu_hours_lost": sentences.gpu_hours(world, incident), "doubts": sentences.doubts(incident),
         "unaffected_jobs": [
-            {"job_id": r.key, "state": _state_after(r, over), "why": _why_survived(r.nodes, hosts)} for r in untouched.named
+            {"job_id": r.key, "state": _state_after(r, over), "why": _why_survived(r.nodes, hit)} for r in untouched.named
         ],
         "unaffected_count": untouched.count,
     }  # fmt: skip
@@ -107,8 +108,8 @@ def _on_hosts(runs: Iterable[Run]) -> Survivors:
     return Survivors(tuple(found[:LISTED]), len(found))
 
 
-def _why_survived(nodes: tuple[str, ...], hosts: list[str]) -> str:
-    return "ran on other nodes" if not set(nodes) & set(hosts) else "ran on the same node and was not hurt"
+def _why_survived(nodes: tuple[str, ...], hosts: set[str]) -> str:
+    return "ran on other nodes" if hosts.isdisjoint(nodes) else "ran on the same node and was not hurt"
 
 
 def _candidates(incident: Incident, times: Times) -> list[dict[str, Any]]:
