@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +19,7 @@ from correlator.incidents.rivals import denials, rival_rows
 from correlator.incidents.rows import event_row, folded, run_summary, spans
 from correlator.incidents.steps import chain_rows, mind_changed_by
 from correlator.model.attributes import CODE, INFERRED
+from correlator.model.json_text import sorted_json
 from correlator.model.nouns import Event, Fact, Run
 from correlator.model.time_texts import stamp
 from correlator.verdicts.cancellations import not_by_its_user
@@ -96,6 +98,25 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
         ],
         "unaffected_count": untouched.count,
     }  # fmt: skip
+
+
+#: A document that was not published yet, in JSON. Quotes inside texts are escaped, so no text of a document contains it.
+_UNDATED = '"detected_at":null,'
+
+
+def undated(document: Mapping[str, Any], text: str) -> str:
+    """``text``, the JSON of an incident, without when it was first published."""
+    before, key, behind = text.partition(_UNDATED)
+    return before + behind if key else sorted_json({k: v for k, v in document.items() if k != "detected_at"})
+
+
+def dated(document: Mapping[str, Any], text: str, moment: datetime | None) -> str:
+    """``text``, the JSON of an incident, with when the running service first published it; null if it did not."""
+    if moment is None:
+        return text
+    stated = moment.isoformat(timespec="microseconds") + "Z"
+    before, key, behind = text.partition(_UNDATED)
+    return f'{before}"detected_at":"{stated}",{behind}' if key else sorted_json({**document, "detected_at": stated})
 
 
 def _state_after(run: Run, over: float) -> str:

@@ -64,9 +64,9 @@ class Patch:
         self.runs: Rows | None = None
         self.facts: Rows | None = None
 
-    def set_incidents(self, detected: Mapping[str, datetime]) -> None:
-        """Computes the rows of incidents. ``detected`` is when each incident was first published."""
-        self.incidents = _incidents(self.after, detected)
+    def set_incidents(self, detected: Mapping[str, datetime], texts: Mapping[int, str]) -> None:
+        """Computes the rows of incidents. ``detected`` and ``texts``: see ``engine.incident_table``."""
+        self.incidents = _incidents(self.after, detected, texts)
 
     def set_runs(self, texts: Mapping[int, str]) -> None:
         """Computes the rows of runs. ``texts``: see ``engine.run_table``."""
@@ -116,10 +116,10 @@ def _store(writer: Writer, table: sa.Table, cluster: str | None, rows: Rows) -> 
     writer.insert(table, rows.fresh)
 
 
-def _incidents(after: LiveConclusions, detected: Mapping[str, datetime]) -> Rows:
+def _incidents(after: LiveConclusions, detected: Mapping[str, datetime], texts: Mapping[int, str]) -> Rows:
     touched = after.change.touched or everything(after)
     fresh = [after.incidents[n] for n in touched.incidents]
-    table = engine.incident_table([replace(after, incidents=fresh)], detected)
+    table = engine.incident_table([replace(after, incidents=fresh)], detected, texts)
     return Rows(list(touched.gone), table, _between([story.start for _, story in touched.gone.values()]))
 
 

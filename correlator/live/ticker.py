@@ -160,7 +160,7 @@ class Ticker:
             if not partly or conclusions is not before.get(conclusions.cluster):
                 some = touched if partly and touched else everything(conclusions)  # a full pass reads frozen ones, too
                 self._to_freeze.append((conclusions, some))
-            pack_old(conclusions, False)  # builds the index after a full pass, so that no tick that is waited for has to
+            pack_old(conclusions, False)  # builds the index after a full pass, so that no tick that is waited for does
             conclusions.change, conclusions.lines = stored(), None
             self._to_free += conclusions.to_free
             conclusions.to_free.clear()
@@ -263,7 +263,7 @@ class Ticker:
         storing.submit(history.write, update, moment)
         detected = ChainMap(update.detected, history.detected)
         for one in patches:
-            one.set_incidents(detected)
+            one.set_incidents(detected, update.texts)
         storing.submit(store_incidents, patches)
         for one in patches:
             one.set_runs(update.texts)
