@@ -103,7 +103,8 @@ def table(found: Mapping[str, Row]) -> pl.DataFrame:
 
 def subject(fact: Fact) -> str:
     """What the fact is about: a host and its device, else a run."""
-    return " ".join(part for part in (fact.host, fact.device) if part) or fact.run or ""
+    host, device = fact.host, fact.device
+    return f"{host} {device}" if host and device else host or device or fact.run or ""
 
 
 def _plain(value: Any) -> Any:
