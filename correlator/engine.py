@@ -49,7 +49,7 @@ from correlator.gather.standing import (
 from correlator.gc_pause import paused
 from correlator.incidents import incidents as incident_rows
 from correlator.incidents import lemons
-from correlator.incidents.documents import incident_document, times_of, verdict_document
+from correlator.incidents.documents import dated, incident_document, times_of, verdict_document
 from correlator.incidents.incident import Incident
 from correlator.incidents.lemons import Roots
 from correlator.incidents.stored import result
@@ -381,11 +381,6 @@ def disowned_fact(found: Iterable[Conclusions]) -> str:
     )
 
 
-def _dated(incident: Mapping[str, Any], moment: datetime | None) -> Mapping[str, Any]:
-    """The incident with when the running service first published it; null if it did not."""
-    return {**incident, "detected_at": moment.isoformat(timespec="microseconds") + "Z"} if moment else incident
-
-
 def homes(incidents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Event id -> the incident that it belongs to."""
     return {e["id"]: i["id"] for i in incidents for e in i["events"]}
@@ -408,17 +403,21 @@ def forged_table(conclusions: Conclusions, forged: Iterable[forgeries.Forgery]) 
     return stored_events.table([one.event for one in forged], {}, conclusions.cluster)
 
 
-def incident_table(found: Sequence[Conclusions], detected: Mapping[str, datetime]) -> pl.DataFrame:
-    """The incidents as rows. ``detected``: when the running service first published each."""
+def incident_table(
+    found: Sequence[Conclusions], detected: Mapping[str, datetime], texts: Mapping[int, str] | None = None
+) -> pl.DataFrame:
+    """The incidents as rows. ``detected``: when the running service first published each. ``texts``: id() of a document
+    -> its JSON text, if already made."""
+    known = texts or {}
     rows = [
         {"incident_id": i["id"], "cluster": c.cluster, "start": _moment(i["start"]), "end": _moment(i["end"]), "severity": i["severity"],
          "category": i["category"], "root_event": i["root_cause"]["event"], "root_host": i["root_cause"]["host"],
-         "root_device": i["root_cause"]["device"], "document": sorted_json(_dated(i, detected.get(i["id"])))}
+         "root_device": i["root_cause"]["device"], "document": dated(i, known.get(id(i)) or sorted_json(i), detected.get(i["id"]))}
         for c in found for i in c.incidents
     ]  # fmt: skip
-    texts = ("incident_id", "cluster", "severity", "category", "root_event", "root_host", "root_device", "document")
+    further = ("severity", "category", "root_event", "root_host", "root_device", "document")
     return pl.DataFrame(rows, schema={"incident_id": pl.String, "cluster": pl.String, "start": pl.Datetime("us"), "end": pl.Datetime("us"),
-                                      **dict.fromkeys(texts[2:], pl.String)})  # fmt: skip
+                                      **dict.fromkeys(further, pl.String)})  # fmt: skip
 
 
 _RUN_TEXTS = ("name", "user", "account", "partition", "node_list", "gpu_index", "work_dir", "submit_line")

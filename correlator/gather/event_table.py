@@ -21,9 +21,15 @@ def table(
     """Events as rows of ``model.events``, in their order. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
         return _table(events, incident_of, cluster)
-    ours = set(map(id, lines.events))  # both are in the total order
-    between = [place for place, event in enumerate(map(id, events)) if event not in ours]
-    if len(events) - len(between) != len(ours):  # some are not in events
+    between = []
+    ours = iter(lines.events)  # both are in the total order
+    awaited = next(ours, None)
+    for place, event in enumerate(events):
+        if event is awaited:
+            awaited = next(ours, None)
+        else:
+            between.append(place)
+    if awaited is not None:  # some are not in events
         return _table_of_some(events, incident_of, cluster, lines)
     ready = _ready(lines, incident_of, cluster)
     if not between:
@@ -58,7 +64,7 @@ def _ready(lines: Lines, incident_of: Mapping[str, str], cluster: str | None) ->
         pl.col("received_time").cast(pl.Datetime("us")), pl.lit(cluster, pl.String).alias("cluster"), "host", "source",
         pl.lit(None, pl.String).alias("unit"), "layer", "event", "severity", "device", "job_id",
         "message", lines.entities, pl.lit(1, pl.Int64).alias("count"),
-        pl.Series("incident_id", list(map(incident_of.get, columns["id"].to_list())), pl.String), "file", "line",
+        pl.Series("incident_id", [incident_of.get(event.id) for event in lines.events], pl.String), "file", "line",
         pl.lit("[]").alias("refs"), "authority",
     )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from types import MappingProxyType
 from typing import Any
 
@@ -18,6 +19,7 @@ from correlator.incidents.rivals import denials, rival_rows
 from correlator.incidents.rows import event_row, folded, run_summary, spans
 from correlator.incidents.steps import chain_rows, mind_changed_by
 from correlator.model.attributes import CODE, INFERRED
+from correlator.model.json_text import sorted_json
 from correlator.model.nouns import Event, Fact, Run
 from correlator.model.time_texts import stamp
 from correlator.verdicts.cancellations import not_by_its_user
@@ -65,6 +67,7 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
     """The incident as JSON. ``times`` is of all incidents: other candidates are roots of those."""
     root = incident.root
     hosts = incident.hosts
+    hit = set(hosts)
     code = root.attrs.get(CODE) if root.kind == XID.name else None
     over = incident.end
     undecided = {v.run.key for v in incident.left_open}
@@ -91,10 +94,29 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
         "status": "final", "final_at": None, "waits_for": [], "spans": spans(incident), "rivals": rival_rows(world, weigher, incident.verdicts, root),
         "advice": sentences.advice(incident), "gpu_hours_lost": sentences.gpu_hours(world, incident), "doubts": sentences.doubts(incident),
         "unaffected_jobs": [
-            {"job_id": r.key, "state": _state_after(r, over), "why": _why_survived(r.nodes, hosts)} for r in untouched.named
+            {"job_id": r.key, "state": _state_after(r, over), "why": _why_survived(r.nodes, hit)} for r in untouched.named
         ],
         "unaffected_count": untouched.count,
     }  # fmt: skip
+
+
+#: A document that was not published yet, in JSON. Quotes inside texts are escaped, so no text of a document contains it.
+_UNDATED = '"detected_at":null,'
+
+
+def undated(document: Mapping[str, Any], text: str) -> str:
+    """``text``, the JSON of an incident, without when it was first published."""
+    before, key, behind = text.partition(_UNDATED)
+    return before + behind if key else sorted_json({k: v for k, v in document.items() if k != "detected_at"})
+
+
+def dated(document: Mapping[str, Any], text: str, moment: datetime | None) -> str:
+    """``text``, the JSON of an incident, with when the running service first published it; null if it did not."""
+    if moment is None:
+        return text
+    stated = moment.isoformat(timespec="microseconds") + "Z"
+    before, key, behind = text.partition(_UNDATED)
+    return f'{before}"detected_at":"{stated}",{behind}' if key else sorted_json({**document, "detected_at": stated})
 
 
 def _state_after(run: Run, over: float) -> str:
@@ -107,8 +129,8 @@ def _on_hosts(runs: Iterable[Run]) -> Survivors:
     return Survivors(tuple(found[:LISTED]), len(found))
 
 
-def _why_survived(nodes: tuple[str, ...], hosts: list[str]) -> str:
-    return "ran on other nodes" if not set(nodes) & set(hosts) else "ran on the same node and was not hurt"
+def _why_survived(nodes: tuple[str, ...], hosts: set[str]) -> str:
+    return "ran on other nodes" if hosts.isdisjoint(nodes) else "ran on the same node and was not hurt"
 
 
 def _candidates(incident: Incident, times: Times) -> list[dict[str, Any]]:

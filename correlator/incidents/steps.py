@@ -40,28 +40,33 @@ def says(fact: Fact) -> str:
 
 
 def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
-    """Causal steps with lag, allowed window and the configuration behind it."""
+    """Causal steps with lag, allowed window and the configuration behind it.
+
+    Where and when a step begins or ends is given whatever its lines say: ``pm_s`` is the uncertainty of the time, seconds.
+    """
     rows = []
     facts = {id(fact): fact for hop in hops for fact in (hop.cause, hop.effect)}
-    leads = {key: lead_event(fact) for key, fact in facts.items()}  # one root is in very many steps
+    ends = {key: _end(fact) for key, fact in facts.items()}  # one root is in very many steps
     for step, hop in enumerate(hops, 1):
-        cause, effect = leads[id(hop.cause)], leads[id(hop.effect)]
+        cause, effect = hop.cause, hop.effect
+        cause_id, cause_says, cause_time, cause_pm = ends[id(cause)]
+        effect_id, effect_says, effect_time, effect_pm = ends[id(effect)]
         rows.append({
-            "step": step, "cause": cause.id if cause else None, "effect": effect.id if effect else None, "edge": hop.edge.id,
+            "step": step, "cause": cause_id, "effect": effect_id, "edge": hop.edge.id,
             "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
-            "text": hop.edge.text, "cause_fact": hop.cause.kind, "effect_fact": hop.effect.kind,
+            "text": hop.edge.text, "cause_fact": cause.kind, "effect_fact": effect.kind,
             "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
-            "others": _others_row(hop), "cause_says": says(hop.cause), "effect_says": says(hop.effect), **_place("cause", hop.cause), **_place("effect", hop.effect),
+            "others": _others_row(hop), "cause_says": cause_says, "effect_says": effect_says,
+            "cause_time": cause_time, "cause_pm_s": cause_pm, "cause_host": cause.host, "cause_device": cause.device, "cause_run": cause.run,
+            "effect_time": effect_time, "effect_pm_s": effect_pm, "effect_host": effect.host, "effect_device": effect.device, "effect_run": effect.run,
         })  # fmt: skip
     return rows
 
 
-def _place(end: str, fact: Fact) -> dict[str, Any]:
-    """Where and when a step begins or ends, whatever its lines say: ``pm_s`` is the uncertainty of the time, seconds."""
-    return {
-        f"{end}_time": stamp(fact.start), f"{end}_pm_s": round(fact.sigma, 6),
-        f"{end}_host": fact.host, f"{end}_device": fact.device, f"{end}_run": fact.run,
-    }  # fmt: skip
+def _end(fact: Fact) -> tuple[str | None, str, str | None, float]:
+    """An end of a step: the id of its line, what it says without one, its time, and how uncertain that is."""
+    lead = lead_event(fact)
+    return lead.id if lead else None, says(fact), stamp(fact.start), round(fact.sigma, 6)
 
 
 def _others_row(hop: Hop) -> dict[str, Any] | None:

@@ -17,6 +17,7 @@ import polars as pl
 
 from correlator.detections import detections
 from correlator.facts.registry import root_event
+from correlator.incidents.documents import undated
 from correlator.incidents.incident import Incident
 from correlator.live.changes import everything
 from correlator.live.frozen import thawed
@@ -38,7 +39,7 @@ class HistoryUpdate:
     versions: list[dict[str, Any]] = field(default_factory=list)
     detected: dict[str, datetime] = field(default_factory=dict)
     clusters: dict[str, str | None] = field(default_factory=dict)
-    #: id() of a verdict's document -> its JSON text, so that storing it need not serialise it again.
+    #: id() of a document -> its JSON text, so that storing it need not serialise it again.
     texts: dict[int, str] = field(default_factory=dict)
 
 
@@ -96,7 +97,8 @@ class History:
     ) -> None:
         last = self._incidents.get((cluster, incident["id"]))
         version, digest = (last["version"], last["digest"]) if last else (0, None)
-        text = sorted_json({k: v for k, v in incident.items() if k != "detected_at"})
+        update.texts[id(incident)] = text = sorted_json(incident)
+        text = undated(incident, text)
         row = _row(cluster, "incident", incident["id"], incident, text, version, digest, now)
         update.clusters[incident["id"]] = cluster
         if row:

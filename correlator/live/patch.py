@@ -64,9 +64,9 @@ class Patch:
         self.runs: Rows | None = None
         self.facts: Rows | None = None
 
-    def set_incidents(self, detected: Mapping[str, datetime]) -> None:
-        """Computes the rows of incidents. ``detected`` is when each incident was first published."""
-        self.incidents = _incidents(self.after, detected)
+    def set_incidents(self, detected: Mapping[str, datetime], texts: Mapping[int, str]) -> None:
+        """Computes the rows of incidents. ``detected`` and ``texts``: see ``engine.incident_table``."""
+        self.incidents = _incidents(self.after, detected, texts)
 
     def set_runs(self, texts: Mapping[int, str]) -> None:
         """Computes the rows of runs. ``texts``: see ``engine.run_table``."""
@@ -116,10 +116,10 @@ def _store(writer: Writer, table: sa.Table, cluster: str | None, rows: Rows) -> 
     writer.insert(table, rows.fresh)
 
 
-def _incidents(after: LiveConclusions, detected: Mapping[str, datetime]) -> Rows:
+def _incidents(after: LiveConclusions, detected: Mapping[str, datetime], texts: Mapping[int, str]) -> Rows:
     touched = after.change.touched or everything(after)
     fresh = [after.incidents[n] for n in touched.incidents]
-    table = engine.incident_table([replace(after, incidents=fresh)], detected)
+    table = engine.incident_table([replace(after, incidents=fresh)], detected, texts)
     return Rows(list(touched.gone), table, _between([story.start for _, story in touched.gone.values()]))
 
 
@@ -156,12 +156,12 @@ def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
     old, new = ({e.id: e for e in c.events[first_at(c.events, after.change.border) :]} for c in (before, after))  # fmt: skip
-    if far := moved - new.keys():
+    if far := {e for e in moved if e not in new}:
         for conclusions, near in ((before, old), (after, new)):
             near.update(
                 (i, e) for i in far & lines.keys() if (e := _event(conclusions.events, i, lines[i])) is not None
             )
-    same = {i for i in old.keys() & new.keys() - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
+    same = {i for i in (old.keys() & new.keys()) - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
     stale = [e for i, e in old.items() if i not in same]
     fresh = engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now)
     if before.forgeries or after.forgeries:
@@ -266,15 +266,12 @@ class Storing:
         assert self._writer is not None
         self._tasks.append(self._beside.submit(work, self._writer, *given, **named))
 
-    def commit(self, meanwhile: Callable[[], None]) -> None:
-        """Commits; runs ``meanwhile`` in the background thread, because a commit releases the interpreter lock."""
+    def commit(self) -> None:
         for task in self._tasks:
             task.result()
-        done = self._beside.submit(meanwhile)
         if self._transaction is not None:
             transaction, self._transaction = self._transaction, None
             transaction.__exit__(None, None, None)
-        done.result()
 
     def give_up(self) -> None:
         wait(self._tasks)

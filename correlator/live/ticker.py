@@ -30,7 +30,7 @@ from correlator.live.inbox import BEHIND_S, Inbox, NewRows, Recalled, Received
 from correlator.live.old import let_go, pack_old
 from correlator.live.patch import Storing, store_incidents, store_runs
 from correlator.live.reach import longest_window, untouched_until
-from correlator.live.state import LiveConclusions, index_of, stored
+from correlator.live.state import LiveConclusions, Touched, index_of, stored
 from correlator.live.window import Window
 from correlator.site.interfaces import remember
 from store.changes import growth
@@ -103,8 +103,11 @@ class Ticker:
         self._history: History | None = None
         self._full_at, self._full_took = 0.0, 0.0
         self._ticks = 0
-        #: Former conclusions and their inputs, freed while the database commits.
+        #: Former conclusions and the inputs of these, which the next tick frees: nearly always one without news, which
+        #: nobody waits for.
         self._to_free: list[object] = []
+        #: Conclusions whose new final documents the next tick lets go of, and which ones these are.
+        self._to_freeze: list[tuple[LiveConclusions, Touched]] = []
 
     def tick(self, now: datetime | None = None, *, full: bool = False) -> TickReport:
         """Processes what was stored since the last tick. ``now`` (UTC) is recorded as the time of publication."""
@@ -117,6 +120,7 @@ class Ticker:
 
     def _tick(self, now: datetime | None, full: bool) -> TickReport:
         begun = time.perf_counter()
+        self._let_go()
         (new, received), moment = self._look(), _naive(now)
         before, partly = self._known, True
         with Storing(self.store) as storing:
@@ -146,27 +150,28 @@ class Ticker:
         self._inbox.senders = {c.cluster: c.believed.senders for c in found}
         if not partly:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
-        assert self._history is not None
-        self._to_free = [before] if partly else []
         self._ticks += 1
         if self._ticks >= RESTED_TICKS:
+            for conclusions in found:
+                conclusions.to_free.clear()
             let_go()  # of what was packed by earlier ticks: the conclusions before still refer to what this one packs
             self._ticks = 0
         for conclusions, touched in zip(found, concluded, strict=True):
             if not partly or conclusions is not before.get(conclusions.cluster):
                 some = touched if partly and touched else everything(conclusions)  # a full pass reads frozen ones, too
-                freeze(self.store, conclusions, some, self._history.digest)
-            pack_old(
-                conclusions, False
-            )  # builds the index after a full pass, so that no tick that is waited for has to
+                self._to_freeze.append((conclusions, some))
+            pack_old(conclusions, False)  # builds the index after a full pass, so that no tick that is waited for does
             conclusions.change, conclusions.lines = stored(), None
+            self._to_free += conclusions.to_free
             conclusions.to_free.clear()
+        self._to_free.append(before)
+        if not partly:  # too much to wait
+            self._let_go()
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in report.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
 
     def _rest(self, known: Sequence[LiveConclusions]) -> None:
         """Does what can wait for a tick without news."""
-        self._to_free.clear()
         for conclusions in known:
             pack_old(conclusions, True)
 
@@ -258,19 +263,22 @@ class Ticker:
         storing.submit(history.write, update, moment)
         detected = ChainMap(update.detected, history.detected)
         for one in patches:
-            one.set_incidents(detected)
+            one.set_incidents(detected, update.texts)
         storing.submit(store_incidents, patches)
         for one in patches:
             one.set_runs(update.texts)
             one.set_facts()
         storing.submit(store_runs, patches, found)
-        storing.commit(lambda: self._let_go(found))
+        storing.commit()
         return update
 
-    def _let_go(self, found: list[LiveConclusions]) -> None:
-        for conclusions in found:
-            conclusions.to_free.clear()
+    def _let_go(self) -> None:
+        """Lets go of what the last tick replaced and of the final documents that it stored."""
         self._to_free.clear()
+        for conclusions, touched in self._to_freeze:
+            assert self._history is not None
+            freeze(self.store, conclusions, touched, self._history.digest)
+        self._to_freeze.clear()
 
     def _grew_only(self, new: Changes, received_rows: dict[str | None, NewRows] | None) -> bool:
         """Were rows only added, none of them to what applies to all times (``TIMELESS``)?

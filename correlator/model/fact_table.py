@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import date
 from hashlib import blake2b
+from operator import attrgetter
 from typing import Any
 
 import orjson
@@ -17,6 +18,7 @@ from correlator.model.attrs import by_name
 from correlator.model.json_text import sorted_json
 from correlator.model.nouns import Event, Fact
 
+_ORDER = attrgetter("time", "id")
 #: The most events that are listed as evidence of one fact.
 MOST_EVIDENCE = 100
 
@@ -45,7 +47,7 @@ def rows(facts: Iterable[Fact], cluster: str | None) -> dict[str, Row]:
 def _evidence(events: tuple[Event, ...]) -> str:
     if len(events) == 1:
         return sorted_json([events[0].id])
-    ids = [e.id for e in sorted(events, key=_order)[:MOST_EVIDENCE]]
+    ids = [e.id for e in sorted(events, key=_ORDER)[:MOST_EVIDENCE]]
     return sorted_json(list(dict.fromkeys(ids)))
 
 
@@ -55,8 +57,10 @@ def _attributes(attrs: Mapping[str, Any]) -> str:
     for name, value in attrs.items():
         if value or value == 0:
             kind = type(value)
+            if kind is dict and not any(value.values()) and 0 not in value.values():
+                continue
             if kind not in _ENCODED and not (
-                all(type(one) in _ENCODED for one in value) if kind is list else kind is dict and _are_texts(value)
+                _ENCODED.issuperset(map(type, value)) if kind is list else kind is dict and _are_texts(value)
             ):
                 value = _plain(value)
                 if not value and value != 0:
@@ -70,7 +74,8 @@ def _attributes(attrs: Mapping[str, Any]) -> str:
         return sorted_json(_plain(said))
 
 
-#: What the encoder writes by itself or asks ``_noun`` about.
+#: What is written as it is; and what the encoder writes by itself or asks ``_noun`` about.
+_SIMPLE = frozenset({str, int, float, bool, type(None)})
 _ENCODED = frozenset({str, int, float, bool, Event, Fact})
 
 
@@ -98,15 +103,17 @@ def table(found: Mapping[str, Row]) -> pl.DataFrame:
 
 def subject(fact: Fact) -> str:
     """What the fact is about: a host and its device, else a run."""
-    return " ".join(part for part in (fact.host, fact.device) if part) or fact.run or ""
-
-
-def _order(event: Event) -> tuple[float, str]:
-    return (event.time, event.id)
+    host, device = fact.host, fact.device
+    return f"{host} {device}" if host and device else host or device or fact.run or ""
 
 
 def _plain(value: Any) -> Any:
     """An attribute as JSON has it, without what is empty: an event by its id, another fact by its kind, time and subject."""
+    kind = type(value)
+    if kind in _SIMPLE:  # nearly all are that or a list, and to ask whether one is a mapping takes long
+        return value
+    if kind is list:
+        return [_plain(v) for v in value]
     if isinstance(value, Event):
         return value.id
     if isinstance(value, Fact):

@@ -14,6 +14,7 @@ from correlator.live.ticker import Ticker
 from correlator.model.json_text import digest, sorted_json
 from store import open_store
 from store.duckdb.store import DuckStore
+from tests.correlator import test_streaming as streaming
 from tests.correlator.rows import CAPTURES, rows_of
 
 FOLDER = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
@@ -55,6 +56,26 @@ def test_provisional_documents_stay_as_they_are() -> None:
         (known,) = ticker._known.values()
         waiting = [v for v in known.verdicts.values() if not v["final"]]
         assert waiting and not any(isinstance(one, Frozen) for one in waiting)
+
+
+def test_the_tick_after_one_with_news_lets_go_of_its_documents() -> None:
+    day = streaming.benchmark().Day(4)
+    with open_store(None) as store:
+        streaming.with_settings(store)
+        day.fill(0, streaming.HOURS * 3600, 100, 600)
+        day.store(store)
+        ticker = Ticker(store)
+        ticker.tick()
+        for late in range(3):
+            day.link(streaming.benchmark().NODES[late], "eth0", 24_900.0 + 600.0 * late, 90.0)
+            day.store(store)
+            report = ticker.tick()
+            (known,) = ticker._known.values()
+            assert report.opened and not report.full
+            assert not all(isinstance(one, Frozen) for one in known.incidents)
+            assert not ticker.tick().worked
+            assert all(isinstance(one, Frozen) for one in [*known.incidents, *known.verdicts.values()])
+            assert not ticker._to_free and not ticker._to_freeze
 
 
 def test_a_full_pass_publishes_and_stores_nothing_anew() -> None:
