@@ -17,7 +17,7 @@ from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of
+from correlator.gather.presence import MARGIN_S, WhoWasThere, user_of
 from correlator.gather.silences import Answers
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.attributes import LINKS
@@ -131,8 +131,7 @@ class World:
             self.runs_of_job[run.job_id].append(run)
             for node in run.nodes:
                 self.runs_on[node].append(run)
-        self._stays: dict[str, list[Stay]] = {}
-        self._last_stay: dict[str, Stay] = {}
+        self._last_used: dict[str, Run] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
@@ -196,27 +195,25 @@ class World:
         return is_remote(event, self.believed.senders)
 
     def is_used(self, host: str, time: float) -> bool:
-        """Had any user a run on a host at about ``time``?"""
-        last = self._last_stay.get(host)  # most lines are written during one run
-        if last is not None and last.since <= time <= last.until:
+        """Had any user a run on a host at about ``time``? Asked for very many lines."""
+        last = self._last_used.get(host)  # most lines are written during one run
+        if last is not None and last.covers(time, MARGIN_S):
             return True
-        for stay in self._stays_on(host):
-            if stay.since <= time <= stay.until:
-                self._last_stay[host] = stay
+        for run in self._runs_on(host):
+            if run.covers(time, MARGIN_S) and user_of(run) is not None:
+                self._last_used[host] = run
                 return True
         return False
 
     def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
-        return frozenset(stay.user for stay in self._stays_on(host) if stay.since <= time <= stay.until)
+        users = (user_of(run) for run in self._runs_on(host) if run.covers(time, MARGIN_S))
+        return frozenset(user for user in users if user is not None)
 
-    def _stays_on(self, host: str) -> list[Stay]:
-        """Those of the users of a host. Asked for very many lines."""
-        found = self._stays.get(host)
-        if found is None:
-            runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
-            found = self._stays[host] = list(filter(None, map(stay_of, runs)))
-        return found
+    def _runs_on(self, host: str) -> Sequence[Run]:
+        """Its runs, and those of before that lines of the window ask for."""
+        runs, earlier = self.runs_on.get(host, ()), self._earlier_on.get(host)
+        return [*runs, *earlier] if earlier else runs
 
     @cached_property
     def gpus_of_nodes(self) -> Mapping[str, int]:
