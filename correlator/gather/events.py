@@ -292,6 +292,8 @@ def _together(some: Sequence[Lines]) -> Lines:
 
 def in_order(events: list[Event], more: list[Event]) -> list[Event]:
     """Merges two lists in the total order; ``events`` is sorted and usually much longer."""
+    if not more:
+        return events
     if len(more) * 16 < len(events):
         more = sorted(more, key=order)
         times, wanted = (np.fromiter(map(_time, some), float, len(some)) for some in (events, more))
