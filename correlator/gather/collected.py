@@ -97,7 +97,10 @@ class Collected:
         """With further lines."""
         longer = _longer(self.spans, more or {})
         if longer:
-            return Collected({**self.spans, **longer}, self.telemetry or telemetry)
+            found = Collected({**self.spans, **longer}, self.telemetry or telemetry)
+            if longer.keys() <= self.spans.keys():  # mostly, lines of known sources: the names in them stay the same
+                vars(found).update({name: known for name in _NAMES if (known := vars(self).get(name)) is not None})
+            return found
         return replace(self, telemetry=True) if telemetry and not self.telemetry else self
 
     def new_in(self, more: Spans) -> frozenset[str]:
@@ -113,6 +116,10 @@ class Collected:
         if first == float("-inf"):
             return known is None or known[0] > first
         return known is not None and first > known[1] + AROUND_S
+
+
+#: What ``Collected`` computes once from the names in its spans.
+_NAMES = ("reporting_hosts", "log_host_folders")
 
 
 def hosts_of(spans: Spans) -> frozenset[str]:
