@@ -106,12 +106,15 @@ def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
     return without(events, unruled(in_doubt(events, believed), believed))
 
 
-def in_doubt(events: Iterable[Event], believed: Controllers) -> list[Event]:
-    """All events that ``ruling`` may drop, or that may show other controllers.
+def in_doubt(events: Iterable[Event], believed: Controllers, *, sent: bool = True) -> list[Event]:
+    """All events that ``ruling`` may drop, or that may show other controllers. ``sent``: may any name the address that sent
+    it?
 
     They are few, and there are very many events, so one expression tests each.
     """
     files = believed.files  # no impostor's is one of them
+    if not sent:
+        return [e for e in events if e.source == "slurmctld" and not (e.own and e.host in files)]
     return [
         e for e in events if (e.source == "slurmctld" and not (e.own and e.host in files)) or "sender" in e.entities
     ]
