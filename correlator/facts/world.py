@@ -109,16 +109,12 @@ class World:
             ruled = ruling(self.events, self.believed)
         self._index_runs()
         #: The events that count; those whose source may not report on their subject stay only in ``events``.
-        self.admitted, by_source = admitted(ruled, self.runs_of_job, self.runs_on)
-        by_kind: defaultdict[str, list[Event]] = defaultdict(list)  # there are very many events
-        for event in self.admitted:
-            by_kind[event.kind].append(event)
-        self.by_kind: dict[str, list[Event]] = by_kind
+        self.admitted, by_source, self.by_kind = admitted(ruled, self.runs_of_job, self.runs_on)
         relays = self.believed.senders.relays
         of_kernel = by_source.get("kernel", [])
         #: For events that others than their program can have written, by id: what speaks against them.
         self.doubted, words = kernel_copies.standing(of_kernel, self.kernel_clocks, self.line_copies, relays)
-        self.doubted |= shared_lines.standing(self.admitted, by_kind, relays)
+        self.doubted |= shared_lines.standing(self.admitted, self.by_kind, relays)
         #: Events that do not count, by the host that they name, and why (gather/uncounted.py), without those in the kernel's
         #: name that its other lines refute.
         self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list)
@@ -138,7 +134,7 @@ class World:
         from_slurmctld = by_source.get("slurmctld", [])
         #: The hosts that run slurmctld, by its own lines and slurm.conf.
         self.controllers = self.believed.hosts.union(map(attrgetter("host"), from_slurmctld)) - {None, ""}
-        launched = (e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.own)
+        launched = (e for e in self.by_kind.get("slurm.step_start", ()) if e.source == "slurmd" and e.own)
         self.het_components = _het_components(chain(from_slurmctld, launched))
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])

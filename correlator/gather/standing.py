@@ -191,23 +191,36 @@ def _is_sent(event: Event, believed: Controllers) -> bool:
     return sender is not None and believed.senders.is_another(str(sender), event.host, of_controller=of_controller)
 
 
-def admitted(
-    events: Sequence[Event], of_job: Mapping[int, Sequence[Run]], nodes: Collection[str]
-) -> tuple[list[Event], dict[str | None, list[Event]]]:
-    """The events of ``ruling`` that count, in order, each without a host that it must not name; and the same by source.
-    ``of_job``: the runs of each job; ``nodes``: where they ran."""
-    by_source: defaultdict[str | None, list[Event]] = defaultdict(list)
-    for event in events:
-        by_source[event.source].append(event)
+class Admitted(NamedTuple):
+    """The events that count, in order, and the same by source and by kind."""
+
+    events: list[Event]
+    by_source: dict[str | None, list[Event]]
+    by_kind: dict[str, list[Event]]
+
+
+def admitted(events: Sequence[Event], of_job: Mapping[int, Sequence[Run]], nodes: Collection[str]) -> Admitted:
+    """The events of ``ruling`` that count, each without a host that it must not name. ``of_job``: the runs of each job;
+    ``nodes``: where they ran."""
+    found = _grouped(events)
     # There are very many events: most count without a look at their run or host, and nearly all of the others as they are.
     instead: dict[int, Event | None] = {}
-    for source, some in by_source.items():
+    for source, some in found.by_source.items():
         for event in some if source in _OF_RUNS else _about_others(source, some):
             if (one := _as_admitted(event, of_job, nodes)) is not event:
                 instead[id(event)] = one
     if not instead:
-        return list(events), by_source
-    return _replaced(events, instead), {source: _replaced(some, instead) for source, some in by_source.items()}
+        return found
+    return _grouped([one for e in events if (one := instead.get(id(e), e)) is not None])
+
+
+def _grouped(events: Sequence[Event]) -> Admitted:
+    by_source: defaultdict[str | None, list[Event]] = defaultdict(list)
+    by_kind: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_source[event.source].append(event)
+        by_kind[event.kind].append(event)
+    return Admitted(list(events), by_source, by_kind)
 
 
 def _about_others(source: str | None, events: Sequence[Event]) -> Sequence[Event]:
@@ -216,11 +229,6 @@ def _about_others(source: str | None, events: Sequence[Event]) -> Sequence[Event
         return ()
     asked = {kind for kind in {e.kind for e in events} if kind.startswith(("switch.", _OF_OTHERS))}
     return [e for e in events if e.kind in asked] if asked else ()
-
-
-def _replaced(events: Sequence[Event], instead: Mapping[int, Event | None]) -> list[Event]:
-    """Each event, or what stands for it by its ``id()``."""
-    return [one for e in events if (one := instead.get(id(e), e)) is not None]
 
 
 def _as_admitted(event: Event, of_job: Mapping[int, Sequence[Run]], nodes: Collection[str]) -> Event | None:
