@@ -8,6 +8,7 @@ would give the same result row by row, in five times the time.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import accumulate, groupby, pairwise
 from sys import intern
 from types import MappingProxyType
@@ -46,6 +47,7 @@ def prepared_runs(table: pl.DataFrame) -> dict[int, Run]:
     return {run.job_id: run for run in _runs(table.filter(_without_exceptions()))} if table.height else {}
 
 
+@cache
 def _without_exceptions() -> pl.Expr:
     return _complete() & pl.col("job_id").is_unique()
 
