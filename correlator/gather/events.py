@@ -298,6 +298,8 @@ def in_order(events: list[Event], more: list[Event]) -> list[Event]:
         return events
     if len(more) * 16 < len(events):
         more = sorted(more, key=order)
+        if more[-1].time < events[0].time:  # what a window carries from before it
+            return more + events
         times, wanted = (np.fromiter(map(_time, some), float, len(some)) for some in (events, more))
         firsts, ends = (times.searchsorted(wanted, side).tolist() for side in ("left", "right"))
         found: list[Event] = []
