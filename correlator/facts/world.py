@@ -220,8 +220,11 @@ class World:
 
     def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
-        users = (user_of(run) for run in self._runs_on(host) if run.covers(time, MARGIN_S))
-        return frozenset(user for user in users if user is not None)
+        found: set[str] = set()
+        for run in self._runs_on(host):
+            if run.covers(time, MARGIN_S) and (user := user_of(run)) is not None:
+                found.add(user)
+        return frozenset(found)
 
     def _runs_on(self, host: str) -> Sequence[Run]:
         """Its runs, and those of before that lines of the window ask for."""
