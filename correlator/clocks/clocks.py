@@ -34,7 +34,7 @@ from correlator.clocks.accounting_zones import accounting_time as accounting_tim
 from correlator.clocks.arrivals import arrived_early
 from correlator.clocks.offset import Offset
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
-from correlator.clocks.pairs import signs
+from correlator.clocks.pairs import compared_by_kind, launches, signs
 from correlator.clocks.signs import (
     AGREE_S,
     ENDS_S,
@@ -43,6 +43,7 @@ from correlator.clocks.signs import (
     NOTICEABLE_S,
     PAIR_ACCOUNTING,
     ZONE_S,
+    HostSign,
     Known,
     Sign,
 )
@@ -120,13 +121,18 @@ def compared_further(
     another clock is off, or if timestamps before ``since`` would have to be moved differently.
     """
     known = _asked_once(known)
-    zoned = zones_further(before.zones, events, known, books)
+    by_kind = compared_by_kind(events, known.senders)
+    launched = launches(by_kind, known.begun)
+    zoned = zones_further(before.zones, events, launched, books)
     if zoned is None:
         return None
     known = _in_true_time(known, zoned)
     found = Clocks.of_zones(zoned)
     for former in [*before.signs, {}][:ROUNDS]:
-        signs_by_host = _signs_by_host(events, known, found)
+        if found.offsets or zoned.log_ahead:
+            signs_by_host = _signs_by_host(events, known, found)
+        else:  # the usual case, on every tick
+            signs_by_host = _by_host(signs(events, by_kind, launched, known))
         if _off({host: signs_by_host[host] for host in signs_by_host.keys() - former.keys() - _hosts(found.signs)}):
             return None
         again: dict[str, list[Sign]] = {}
@@ -154,8 +160,15 @@ def _further(before: Iterable[Sign], later: Sequence[Sign], since: float) -> lis
 
 def _signs_by_host(events: Sequence[Event], known: Known, found: Clocks) -> dict[str, list[Sign]]:
     """All evidence by host, after correcting the clocks known to be off."""
+    if found.offsets:
+        events = correct(events, found.offsets)
+    by_kind = compared_by_kind(events, known.senders)
+    return _by_host(signs(events, by_kind, launches(by_kind, known.begun), known))
+
+
+def _by_host(found: Iterable[HostSign]) -> dict[str, list[Sign]]:
     signs_by_host: dict[str, list[Sign]] = defaultdict(list)
-    for host, sign in signs(correct(events, found.offsets) if found.offsets else events, known):
+    for host, sign in found:
         signs_by_host[host].append(sign)
     return signs_by_host
 

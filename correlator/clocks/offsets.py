@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from correlator.clocks.accounting_zones import NO_BOOKS, AccountingTime, Books
 from correlator.clocks.cable_ends import link_end_differences
 from correlator.clocks.offset import Offset
-from correlator.clocks.pairs import Launches, launches
+from correlator.clocks.pairs import Launches, compared_by_kind, launches
 from correlator.clocks.reference import SLURM, TIMES, Word, fit, system_lines, words
 from correlator.clocks.signs import ENDS_S, NOTICEABLE_S, Known
 from correlator.clocks.zone_votes import (
@@ -74,7 +74,7 @@ def ahead(zoned: Iterable[Offset], time: float, inferred: bool, slurm: bool) -> 
 
 def zones_in(events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones:
     """Finds which timestamps are in another zone than assumed, from everything stored."""
-    launched = launches(events, known)
+    launched = launches(compared_by_kind(events, known.senders), known.begun)
     told = words(events, known.senders) or books.failures()
     signs = _Signs(events, votes(launched), told, books.accounting_time, known.senders)
     right = signs.right()
@@ -246,13 +246,12 @@ def _odd(votes_by_host: Votes, known: Zones) -> Iterable[tuple[str, int, int]]:
                 yield host, vote.job, vote.quarters
 
 
-def zones_further(before: Zones, events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones | None:
-    """Applies the latest events to the known zones.
+def zones_further(before: Zones, events: Sequence[Event], launched: Launches, books: Books = NO_BOOKS) -> Zones | None:
+    """Applies the latest events to the known zones. ``launched``: their launches.
 
     Returns None if launches or accounting show another zone than the known one, or if a host is new while zones differ.
     Which timestamps are correct is decided again on a full pass.
     """
-    launched = launches(events, known)
     launch_votes = votes(launched)
     if not before.odd.issuperset(_odd(launch_votes, before)):
         return None

@@ -31,8 +31,10 @@ from correlator.clocks.signs import (
 )
 from correlator.model.nouns import Event
 from correlator.site.open_lines import is_open
+from correlator.site.senders import Senders
 from parsers.documents.fields import number
 from parsers.formats.base import SLURM
+from parsers.writers import NO_USERS
 
 #: A prolog runs between allocation and launch; longer delays are no evidence.
 LAUNCH_S = 20.0
@@ -65,40 +67,38 @@ class Launches:
     again: frozenset[int]
 
 
-_LAUNCH_EVENTS = frozenset({"slurm.step_start", "slurm.job_start", "slurm.job_requeue"})
+_COMPARED_EVENTS = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", "slurm.job_requeue", *LINKS})
+
+ByKind = Mapping[str, Sequence[Event]]
 
 
-def launches(events: Iterable[Event], known: Known) -> Launches:
-    """The launches of jobs in ``events``."""
-    by_kind: dict[str, list[Event]] = defaultdict(list)
-    for event in [e for e in events if e.kind in _LAUNCH_EVENTS]:
-        if event.host and not is_open(event, known.senders):
-            by_kind[event.kind].append(event)
-    starts = [e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.job_id is not None]
-    return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, known.begun), _allocated_again(by_kind))
-
-
-def signs(events: Sequence[Event], known: Known = NOTHING) -> list[HostSign]:
-    """All signs of all hosts."""
-    by_kind: dict[str, list[Event]] = defaultdict(list)
+def compared_by_kind(events: Iterable[Event], senders: Senders) -> ByKind:
+    """The events that are compared and that no user can have written, by kind."""
+    by_kind: dict[str, list[Event]] = {kind: [] for kind in _COMPARED_EVENTS}
     for event in [e for e in events if e.kind in _COMPARED_EVENTS]:
-        if event.host and not is_open(event, known.senders):
+        if event.host and (event.authority in NO_USERS or not is_open(event, senders)):
             by_kind[event.kind].append(event)
-    starts = by_kind["slurm.step_start"]
-    allocated = _allocations(by_kind["slurm.job_start"], starts, known.begun)
-    again = _allocated_again(by_kind)
-    ahead, log_signs = _log_ahead(by_kind["slurm.job_start"], starts, allocated, again, known.begun)
-    allocated |= ahead
+    return by_kind
+
+
+def launches(by_kind: ByKind, begun: Begun) -> Launches:
+    """The launches of jobs. ``by_kind``: ``compared_by_kind``."""
+    starts = [e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.job_id is not None]
+    return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, begun), _allocated_again(by_kind))
+
+
+def signs(events: Sequence[Event], by_kind: ByKind, launched: Launches, known: Known = NOTHING) -> list[HostSign]:
+    """All signs of all hosts. ``by_kind`` and ``launched``: what is compared of the ``events``."""
+    starts, again = launched.starts, launched.again
+    ahead, log_signs = _log_ahead(by_kind["slurm.job_start"], starts, launched.allocated, again, known.begun)
+    allocated = {**launched.allocated, **ahead} if ahead else launched.allocated
     late = list(_launches(starts, allocated, again))
     if any(s.seconds for _, s in late):
         late = _without_live(events, late)
     return [
         *_daemon(by_kind["sys.clock"]), *log_signs, *late,
-        *_steps(starts, {job: at for job, (at, _) in allocated.items()}, again), *of_cables(by_kind, known.cables), *of_arrivals(events),
+        *_steps(starts, allocated, again), *of_cables(by_kind, known.cables), *of_arrivals(events),
     ]  # fmt: skip
-
-
-_COMPARED_EVENTS = frozenset({"sys.clock", "slurm.step_start", "slurm.job_start", "slurm.job_requeue", *LINKS})
 
 
 def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
@@ -161,13 +161,15 @@ def _log_ahead(
     return found, shown
 
 
-def _allocated_again(by_kind: Mapping[str, Sequence[Event]]) -> frozenset[int]:
+def _allocated_again(by_kind: ByKind) -> frozenset[int]:
     """Jobs that received nodes more than once by slurmctld's log.
 
     Two launches of one step of such a job may belong to different runs.
     """
     started = [e.job_id for e in by_kind["slurm.job_start"] if e.source == "slurmctld" and e.job_id is not None]
     requeued = {e.job_id for e in by_kind["slurm.job_requeue"] if e.source == "slurmctld" and e.job_id is not None}
+    if len(set(started)) == len(started):  # the usual case
+        return frozenset(requeued)
     return frozenset(requeued | {job for job, count in Counter(started).items() if count > 1})
 
 
@@ -264,13 +266,15 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
     return [(host, sign) for host, sign in signs if not sign.seconds or live[host] < LIVE_LINES]
 
 
-def _steps(starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]) -> Iterable[HostSign]:
+def _steps(
+    starts: Sequence[Event], allocated: Mapping[int, tuple[float, float]], again: Collection[int]
+) -> Iterable[HostSign]:
     """Signs from the launches of steps."""
     return _by_several_jobs(list(_odd_launches(starts, allocated, again)))
 
 
 def _odd_launches(
-    starts: Sequence[Event], allocated: Mapping[int, float], again: Collection[int]
+    starts: Sequence[Event], allocated: Mapping[int, tuple[float, float]], again: Collection[int]
 ) -> Iterable[tuple[int, HostSign]]:
     """Compares the launches of one step: a request reaches all nodes at once, so a node with another time has another
     clock.
@@ -289,7 +293,7 @@ def _odd_launches(
         if len(times) < STEP_NODES or sum(abs(t - middle) <= AGREE_S for t in times.values()) * 2 <= len(times):
             # No majority: two launches of a requeued job, no clock correct, or one of two.
             start = allocated.get(key[0])
-            right = [t for t in times.values() if start is not None and -AGREE_S <= t - start <= LAUNCH_S]
+            right = [t for t in times.values() if start is not None and -AGREE_S <= t - start[0] <= LAUNCH_S]
             if len(times) != STEP_NODES - 1 or len(right) != 1:
                 continue
             middle = right[0]

@@ -14,10 +14,10 @@ from typing import Any
 from correlator.clocks.clocks import ENDS_S, NOTICEABLE_S, AccountingTime, Offset, arrived_early
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.collected import Collected
-from correlator.gather.confirmed import Confirmed
+from correlator.gather.confirmed import Confirmed, is_of_interest
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes, nodes_with_slices
 from correlator.gather.of_timeouts import NewLimits, Outputs
-from correlator.gather.presence import MARGIN_S, Stay, WhoWasThere, stay_of
+from correlator.gather.presence import MARGIN_S, WhoWasThere, user_of
 from correlator.gather.silences import Answers
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.attributes import LINKS
@@ -101,21 +101,20 @@ class World:
     left_out: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.by_kind: dict[str, list[Event]] = defaultdict(list)
-        self.by_job: dict[int, list[Event]] = defaultdict(list)
-        self.by_host: dict[str, list[Event]] = defaultdict(list)
         ruled: Sequence[Event] = self.events
         if self.believed is None:
             settings = self.inventory.settings if self.inventory else ()
             nodes = {n for run in self.runs for n in run.nodes}
             self.believed = controllers(self.events, settings, nodes, senders(settings))
             ruled = ruling(self.events, self.believed)
+        self._index_runs()
         #: The events that count; those whose source may not report on their subject stay only in ``events``.
-        self.admitted = admitted(ruled, self.runs)
+        self.admitted, by_source, self.by_kind = admitted(ruled, self.runs_of_job, self.runs_on)
         relays = self.believed.senders.relays
+        of_kernel = by_source.get("kernel", [])
         #: For events that others than their program can have written, by id: what speaks against them.
-        self.doubted, words = kernel_copies.standing(self.admitted, self.kernel_clocks, self.line_copies, relays)
-        self.doubted |= shared_lines.standing(self.admitted, relays)
+        self.doubted, words = kernel_copies.standing(of_kernel, self.kernel_clocks, self.line_copies, relays)
+        self.doubted |= shared_lines.standing(self.admitted, self.by_kind, relays)
         #: Events that do not count, by the host that they name, and why (gather/uncounted.py), without those in the kernel's
         #: name that its other lines refute.
         self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list)
@@ -123,47 +122,55 @@ class World:
         self.refuted: list[tuple[Event, str, str]] = []
         #: Questions about other runs: if later rows change an answer, a tick judges again.
         self.looks: list[CountedBefore | WhoWasThere] = []
-        self.runs_on: dict[str, list[Run]] = defaultdict(list)
-        self.run: dict[str, Run] = {}
-        self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
-        for run in self.runs:
-            self.run[run.key] = run
-            self.runs_of_job[run.job_id].append(run)
-            for node in run.nodes:
-                self.runs_on[node].append(run)
-        self._stays: dict[str, list[Stay]] = {}
-        self._last_stay: dict[str, Stay] = {}
-        self._earlier_on: dict[str, list[Run]] = defaultdict(list)
         if self.doubted:
-            self._leave_out([e for e in self.admitted if e.id in self.doubted], words)
-        by_kind, by_job, by_host = self.by_kind, self.by_job, self.by_host  # there are very many events
-        for event in self.admitted:
-            by_kind[event.kind].append(event)
-            if (job := event.job_id) is not None:
-                by_job[job].append(event)
-            if host := event.host:
-                by_host[host].append(event)
+            self._leave_out([e for e in self.admitted if e.id in self.doubted], words, by_source)
+        self._index_events()
         self._spoke: dict[str, Sequence[float]] = {}
         self._outputs: Mapping[int, Output] | None = None
         self._new_limits: Mapping[int, list[NewLimit]] | None = None
         self._states: dict[str, list[dict[str, object]]] | None = None
         self._counted_since: float | None = None
         self._counted_by_runs = False
+        from_slurmctld = by_source.get("slurmctld", [])
         #: The hosts that run slurmctld, by its own lines and slurm.conf.
-        from_slurmctld = [e for e in self.admitted if e.source == "slurmctld"]
-        self.controllers = self.believed.hosts | {e.host for e in from_slurmctld if e.host}
-        launched = (e for e in by_kind["slurm.step_start"] if e.source == "slurmd" and e.own)
+        self.controllers = self.believed.hosts.union(map(attrgetter("host"), from_slurmctld)) - {None, ""}
+        launched = (e for e in self.by_kind.get("slurm.step_start", ()) if e.source == "slurmd" and e.own)
         self.het_components = _het_components(chain(from_slurmctld, launched))
         self.in_time = RunsInTime(self.runs)
         self.bad_in_time = RunsInTime([r for r in self.runs if r.ended_badly])
         self._facts_by_kind: tuple[int, dict[str, list[Fact]]] = (-1, {})
         self._facts_by_job: tuple[int, dict[str, list[Fact]]] = (-1, {})
+
+    def _index_runs(self) -> None:
+        self.runs_on: dict[str, list[Run]] = defaultdict(list)
+        self.run: dict[str, Run] = {}
+        self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
+        runs_on, by_key, runs_of_job = self.runs_on, self.run, self.runs_of_job
+        for run in self.runs:
+            by_key[run.key] = run
+            runs_of_job[run.job_id].append(run)
+            for node in run.nodes:
+                runs_on[node].append(run)
+        self._last_used: dict[str, Run] = {}
+        self._earlier_on: dict[str, list[Run]] = defaultdict(list)
+
+    def _index_events(self) -> None:
+        self.by_job: dict[int, list[Event]] = defaultdict(list)
+        self.by_host: dict[str, list[Event]] = defaultdict(list)
+        by_job, by_host = self.by_job, self.by_host
+        for event in self.admitted:
+            if (job := event.job_id) is not None:
+                by_job[job].append(event)
+            if host := event.host:
+                by_host[host].append(event)
         times = [e.time for e in self.admitted]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
-    def _leave_out(self, doubtful: list[Event], words: Mapping[str, str]) -> None:
-        """Takes what does not count out of ``admitted``. ``doubtful``: the events that are ``doubted``; ``words``: what
-        other files show against some of them."""
+    def _leave_out(
+        self, doubtful: list[Event], words: Mapping[str, str], by_source: dict[str | None, list[Event]]
+    ) -> None:
+        """Takes what does not count out of ``admitted``, ``by_kind`` and ``by_source``. ``doubtful``: the events that are
+        ``doubted``; ``words``: what other files show against some of them."""
         assert self.believed is not None
         senders = self.believed.senders
         if not (senders.users_write_syslog and senders.users_send_syslog):
@@ -179,7 +186,8 @@ class World:
                     self._earlier_on[host].append(run)
         self.looks += uncounted.questions(open_to_users)
         reasons = uncounted.reasons(doubtful, self.doubted, words, self)
-        for event in (e for e in doubtful if e.id in reasons):
+        left_out = [e for e in doubtful if e.id in reasons]
+        for event in left_out:
             how, why = self.doubted[event.id], reasons[event.id]
             if how == kernel_lines.REFUTED or event.id in words:
                 self.refuted.append((event, how, why))
@@ -187,6 +195,10 @@ class World:
                 self.not_counted[event.host].append((event, why))
         if reasons:
             self.admitted = [e for e in self.admitted if e.id not in reasons]
+            for kind in {e.kind for e in left_out}:
+                self.by_kind[kind] = [e for e in self.by_kind[kind] if e.id not in reasons]
+            for source in {e.source for e in left_out}:
+                by_source[source] = [e for e in by_source[source] if e.id not in reasons]
         # No user could have written the others, or somebody else confirms them.
         self.doubted = {name: how for name, how in self.doubted.items() if how != kernel_lines.SHARED}
 
@@ -196,27 +208,28 @@ class World:
         return is_remote(event, self.believed.senders)
 
     def is_used(self, host: str, time: float) -> bool:
-        """Had any user a run on a host at about ``time``?"""
-        last = self._last_stay.get(host)  # most lines are written during one run
-        if last is not None and last.since <= time <= last.until:
+        """Had any user a run on a host at about ``time``? Asked for very many lines."""
+        last = self._last_used.get(host)  # most lines are written during one run
+        if last is not None and last.covers(time, MARGIN_S):
             return True
-        for stay in self._stays_on(host):
-            if stay.since <= time <= stay.until:
-                self._last_stay[host] = stay
+        for run in self._runs_on(host):
+            if run.covers(time, MARGIN_S) and user_of(run) is not None:
+                self._last_used[host] = run
                 return True
         return False
 
     def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
-        return frozenset(stay.user for stay in self._stays_on(host) if stay.since <= time <= stay.until)
+        found: set[str] = set()
+        for run in self._runs_on(host):
+            if run.covers(time, MARGIN_S) and (user := user_of(run)) is not None:
+                found.add(user)
+        return frozenset(found)
 
-    def _stays_on(self, host: str) -> list[Stay]:
-        """Those of the users of a host. Asked for very many lines."""
-        found = self._stays.get(host)
-        if found is None:
-            runs = chain(self.runs_on.get(host, ()), self._earlier_on.get(host, ()))
-            found = self._stays[host] = list(filter(None, map(stay_of, runs)))
-        return found
+    def _runs_on(self, host: str) -> Sequence[Run]:
+        """Its runs, and those of before that lines of the window ask for."""
+        runs, earlier = self.runs_on.get(host, ()), self._earlier_on.get(host)
+        return [*runs, *earlier] if earlier else runs
 
     @cached_property
     def gpus_of_nodes(self) -> Mapping[str, int]:
@@ -250,7 +263,9 @@ class World:
     @cached_property
     def confirmed(self) -> Confirmed:
         """What others than users show of the hosts."""
-        return Confirmed(self.admitted, self.xids_seen, bus_of, hosts_of, self.site.far_end)
+        # A kind has one layer: its first event tells whether the others are of interest.
+        some = chain.from_iterable(es for kind, es in self.by_kind.items() if es and is_of_interest(kind, es[0].layer))
+        return Confirmed(some, self.xids_seen, bus_of, hosts_of, self.site.far_end)
 
     def spoke_at(self, host: str) -> Sequence[float]:
         """``spoke`` in true time: corrects clocks known to be off; telemetry.py corrects zones."""

@@ -59,7 +59,8 @@ USED = ("time", "host", "source", "format", "facility", "file", "event", "entiti
 #: By family and short host: the minute of the first timestamp and the hour of the last (epoch seconds); infinite if a line
 #: has none. For ``NAMED`` (the full host) and ``LOG_HOST`` (a folder) always infinite.
 Spans = Mapping[tuple[str, str], tuple[float, float]]
-_EVER = (float("-inf"), float("inf"))
+_UNDATED = float("-inf")
+_EVER = (_UNDATED, float("inf"))
 
 
 def place(family: str, host: str) -> str:
@@ -97,7 +98,10 @@ class Collected:
         """With further lines."""
         longer = _longer(self.spans, more or {})
         if longer:
-            return Collected({**self.spans, **longer}, self.telemetry or telemetry)
+            found = Collected({**self.spans, **longer}, self.telemetry or telemetry)
+            if longer.keys() <= self.spans.keys():  # mostly, lines of known sources: the names in them stay the same
+                vars(found).update({name: known for name in _NAMES if (known := vars(self).get(name)) is not None})
+            return found
         return replace(self, telemetry=True) if telemetry and not self.telemetry else self
 
     def new_in(self, more: Spans) -> frozenset[str]:
@@ -105,14 +109,23 @@ class Collected:
 
         By ``place``, also for any host. Later lines of a source that goes on show nothing about earlier moments.
         """
-        strange = [key for key, (first, _) in more.items() if key[0] in FAMILIES and self._is_new(key, first)]
-        return frozenset(place(family, name) for family, host in strange for name in (host, ANY))
+        known, strange = self.spans, []
+        for key, (first, _) in more.items():  # thousands in each tick
+            if key[0] not in FAMILIES:
+                continue
+            span = known.get(key)
+            if (
+                (span is None or span[0] > first)
+                if first == _UNDATED
+                else (span is not None and first > span[1] + AROUND_S)
+            ):
+                strange.append(key)
+        named = {place(family, host) for family, host in strange}
+        return frozenset(named.union(place(family, ANY) for family in {family for family, _ in strange}))
 
-    def _is_new(self, key: tuple[str, str], first: float) -> bool:
-        known = self.spans.get(key)
-        if first == float("-inf"):
-            return known is None or known[0] > first
-        return known is not None and first > known[1] + AROUND_S
+
+#: What ``Collected`` computes once from the names in its spans.
+_NAMES = ("reporting_hosts", "log_host_folders")
 
 
 def hosts_of(spans: Spans) -> frozenset[str]:

@@ -36,10 +36,16 @@ _ANSWERS = "slurm.node_up"
 _BY_ITSELF = "now responding"
 _LINK_BACK = "nic.link_up"
 _OF_INTEREST = frozenset({*_GIVEN_UP, _LOST_CONTACT, _ANSWERS})
+_LINK = "link"
+
+
+def is_of_interest(kind: str, layer: str) -> bool:
+    """Can an event confirm others? Few of very many can."""
+    return layer == _LINK or kind in _OF_INTEREST
 
 
 class Confirmed:
-    """Says which lines others confirm. ``far_end`` returns the host and device at the other end of a switch's port."""
+    """Says which lines others confirm. ``events`` need to have only those of interest. ``far_end`` returns the host and device at the other end of a switch's port."""
 
     def __init__(
         self,
@@ -53,8 +59,7 @@ class Confirmed:
         self._lost_contact: dict[str, list[float]] = defaultdict(list)
         self._answered: dict[str, list[float]] = defaultdict(list)
         self._ports: dict[tuple[str, str], list[float]] = defaultdict(list)
-        # Few of very many events are of interest.
-        for event in [e for e in events if e.kind in _OF_INTEREST or e.layer == "link"]:
+        for event in events:
             if event.kind in _GIVEN_UP and event.source == "slurmctld":
                 for host in hosts_of(event):
                     self._given_up[host].append(event.time)
@@ -66,7 +71,7 @@ class Confirmed:
                 continue
             elif event.kind == _LOST_CONTACT and event.source == "slurmd":
                 self._lost_contact[event.host].append(event.time)
-            elif event.layer == "link" and event.device and (place := far_end(event.host, event.device, event.time)):
+            elif event.layer == _LINK and event.device and (place := far_end(event.host, event.device, event.time)):
                 self._ports[place].append(event.time)
         self._xids: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
         for seen in xids:
@@ -100,7 +105,7 @@ class Confirmed:
         host = event.host or ""
         if _any_between(self._given_up.get(host), event.time, event.time + FOLLOWS_S):
             return True
-        if event.layer != "link":
+        if event.layer != _LINK:
             return False
         if event.kind == _LINK_BACK and self._is_back(host, event.time):
             return True

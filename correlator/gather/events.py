@@ -113,12 +113,14 @@ _ORDER = ("time", "event", pl.col("host").fill_null(""), pl.col("device").fill_n
 class Lines:
     """Events of one line each, in the total order, with the columns they were made of, which are stored as they are.
 
-    ``entities`` is the JSON text of each event's entities; null if it has none.
+    ``entities`` is the JSON text of each event's entities; null if it has none. ``sent``: may any of these events, or of
+    those of several lines beside them, name the address that sent it?
     """
 
     events: list[Event]
     columns: pl.DataFrame
     entities: pl.Series
+    sent: bool = True
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class Part:
     def since(self, moment: datetime) -> Part:
         """The lines at or after ``moment``."""
         first = int(self.lines["time"].search_sorted((moment - _EPOCH) // _MICROSECOND))
-        return self if first == 0 else _part(self.lines[first:], self.known)
+        return self if first == 0 else _part(self.lines[first:], self.known, sent=self.alone.sent)
 
     def without(self, keys: pl.Series) -> Part:
         """All lines except those with one of these keys."""
@@ -195,19 +197,18 @@ def prepared(rows: pl.DataFrame, senders: Senders = NOBODY) -> Part:
             pl.when(same_device).then(pl.lit("")).otherwise(words), separator=_BETWEEN,
         )
     ).collect(engine="in-memory")  # fmt: skip
-    lines = _with_senders(lines, known, senders)
+    of_text = {text: str(one.entities["sender"]) for text, one in known.items() if "sender" in one.entities}
+    lines = _with_senders(lines, of_text, senders) if of_text else lines
     identity = pl.concat_str("key", pl.col("time").cast(pl.String), separator=_BETWEEN).cast(pl.Binary)
     digests = _digests(lines.select(identity).to_series())
     named = lines.lazy().with_columns(digests).with_columns(id=pl.lit("e") + pl.col("id").bin.encode("hex"))
-    return _part(named.sort(_ORDER).collect(engine="in-memory"), known)
+    return _part(named.sort(_ORDER).collect(engine="in-memory"), known, sent=bool(of_text))
 
 
-def _with_senders(lines: pl.DataFrame, known: Mapping[str, _LineEntities], senders: Senders) -> pl.DataFrame:
+def _with_senders(lines: pl.DataFrame, of_text: Mapping[str, str], senders: Senders) -> pl.DataFrame:
     """``lines`` with what their senders' addresses show: the keys of those that are no copies of what others sent have
-    the address, and what a host's own address sent can be any of its users'."""
-    of_text = {text: str(one.entities["sender"]) for text, one in known.items() if "sender" in one.entities}
-    if not of_text:
-        return lines
+    the address, and what a host's own address sent can be any of its users'. ``of_text``: the addresses in the JSON text
+    of entities."""
     sent = lines.select(
         "host", "source", sender=pl.col("entities").replace_strict(of_text, default=None, return_dtype=pl.String)
     )
@@ -225,7 +226,7 @@ def _with_senders(lines: pl.DataFrame, known: Mapping[str, _LineEntities], sende
     ).drop("_sender", "apart", "own")  # fmt: skip
 
 
-def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Part:
+def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities], *, sent: bool) -> Part:
     # Nearly every key occurs on one line; only the rest has to be sorted.
     again = (
         lines.lazy()
@@ -246,7 +247,7 @@ def _part(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Part:
             groups.append([])
         groups[-1].append(row)
         places.append(row["row"])
-    single = _without_copies(_others(lines, places), known)
+    single = _without_copies(_others(lines, places), known, sent=sent)
     copied = [_of_copies(copies, known) for copies in groups]
     events = in_order(list(single.events), copied)
     return Part(lines, known, events, single, copied, [copies[0]["key"] for copies in groups])
@@ -270,14 +271,15 @@ def joined(parts: Sequence[Part]) -> tuple[list[Event], Lines]:
         wanted = pl.col("key").is_in(both.implode())
         lines = pl.concat([part.lines.filter(wanted) for part in parts]).sort(_ORDER)
         known = {text: line_entities for part in parts for text, line_entities in part.known.items()}
-        parts = [*(part.without(both) for part in parts), _part(lines, known)]
+        sent = any(part.alone.sent for part in parts)
+        parts = [*(part.without(both) for part in parts), _part(lines, known, sent=sent)]
     alone = _together([part.alone for part in parts])
     return in_order(list(alone.events), [event for part in parts for event in part.copied]), alone
 
 
 def some_of(lines: Lines, places: list[int]) -> Lines:
     """Those at some places."""
-    return Lines([lines.events[place] for place in places], lines.columns[places], lines.entities[places])
+    return Lines([lines.events[place] for place in places], lines.columns[places], lines.entities[places], lines.sent)
 
 
 def _together(some: Sequence[Lines]) -> Lines:
@@ -287,13 +289,17 @@ def _together(some: Sequence[Lines]) -> Lines:
     events = np.empty(len(rows), object)
     events[:] = list(itertools.chain.from_iterable(lines.events for lines in some))
     entities = pl.concat([lines.entities for lines in some]).gather(rows)
-    return Lines(events[rows.to_numpy()].tolist(), columns.drop("row"), entities)
+    return Lines(events[rows.to_numpy()].tolist(), columns.drop("row"), entities, any(lines.sent for lines in some))
 
 
 def in_order(events: list[Event], more: list[Event]) -> list[Event]:
     """Merges two lists in the total order; ``events`` is sorted and usually much longer."""
+    if not more:
+        return events
     if len(more) * 16 < len(events):
         more = sorted(more, key=order)
+        if more[-1].time < events[0].time:  # what a window carries from before it
+            return more + events
         times, wanted = (np.fromiter(map(_time, some), float, len(some)) for some in (events, more))
         firsts, ends = (times.searchsorted(wanted, side).tolist() for side in ("left", "right"))
         found: list[Event] = []
@@ -345,7 +351,7 @@ def shared(column: pl.Series) -> list[Any]:
     return spread(*different(column))
 
 
-def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> Lines:
+def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities], *, sent: bool) -> Lines:
     """Lines without copies, which is nearly all of them; column by column, because there are many."""
     pairs, whose_pair = _pairs(lines["event"], lines["source"])
     lines = lines.with_columns(
@@ -369,7 +375,7 @@ def _without_copies(lines: pl.DataFrame, known: Mapping[str, _LineEntities]) -> 
         known_by, shared(lines["authority"]),
     ))  # fmt: skip
     entities = pl.Series("entities", [sorted_json(t) if t else None for t in entities_by_text], pl.String)
-    return Lines(events, lines, entities[whose])
+    return Lines(events, lines, entities[whose], sent)
 
 
 def _pairs(first: pl.Series, second: pl.Series) -> tuple[list[tuple[Any, Any]], pl.Series]:

@@ -117,11 +117,10 @@ class Disproof(NamedTuple):
 
 
 def standing(
-    events: Iterable[Event], clocks: kernel_lines.Clocks, copies: Copies | None, relays: Collection[str] = ()
+    of_kernel: Sequence[Event], clocks: kernel_lines.Clocks, copies: Copies | None, relays: Collection[str] = ()
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The evidence against events in the kernel's name, by event id, and in words what other files show against some.
     ``relays``: addresses that forward lines of others."""
-    of_kernel = kernel_lines.in_name_of_kernel(events)
     doubtful = kernel_lines.unsupported(of_kernel)
     found = kernel_lines.standing(doubtful, clocks)
     found |= {name: SENT for name in shared_lines.sent(doubtful, relays) if found.get(name) != REFUTED}

@@ -137,14 +137,8 @@ def unasked(hosts: Collection[str], since: float, until: float) -> Sequence[Mapp
     return ()
 
 
-def in_name_of_kernel(events: Iterable[Event]) -> list[Event]:
-    # There may be very many of them: one expression each tests what most need no more than.
-    return [e for e in events if e.source == "kernel" or e.known_by]
-
-
-def unsupported(of_kernel: Iterable[Event]) -> list[Event]:
+def unsupported(of_kernel: Sequence[Event]) -> list[Event]:
     """The events in the kernel's name that others can have written, and that no line with better evidence supports."""
-    of_kernel = list(of_kernel)
     doubtful = [e for e in of_kernel if e.known_by]
     if not doubtful:  # the usual case, if the kernel's ring is collected
         return []

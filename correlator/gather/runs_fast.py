@@ -8,6 +8,7 @@ would give the same result row by row, in five times the time.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import accumulate, groupby, pairwise
 from sys import intern
 from types import MappingProxyType
@@ -43,11 +44,12 @@ SAME_MOMENT_S = 29.0
 
 def prepared_runs(table: pl.DataFrame) -> dict[int, Run]:
     """The runs that ``plain_runs`` would make of rows, by job, as long as nothing else is known of these jobs."""
-    return {run.job_id: run for run in _runs(_without_exceptions(table))} if table.height else {}
+    return {run.job_id: run for run in _runs(table.filter(_without_exceptions()))} if table.height else {}
 
 
-def _without_exceptions(table: pl.DataFrame) -> pl.DataFrame:
-    return table.filter(_complete(), pl.col("job_id").is_unique())
+@cache
+def _without_exceptions() -> pl.Expr:
+    return _complete() & pl.col("job_id").is_unique()
 
 
 def plain_runs(
@@ -57,22 +59,30 @@ def plain_runs(
 
     ``others``: jobs that are not plain. ``prepared``: ``prepared_runs`` of some of the rows.
     """
-    table = table.filter(pl.col("job_id").is_not_null())
-    plain = _without_exceptions(table)
-    if plain.height == 0:
+    if table["job_id"].null_count():
+        table = table.filter(pl.col("job_id").is_not_null())
+    if table.height == 0:
         return [], table
     started, tasks, doubtful = _allocations(events)
-    logged = pl.Series([started.get(job) for job in plain["job_id"].to_list()], dtype=pl.Float64)
-    plain = plain.filter(
+    logged = pl.Series([started.get(job) for job in table["job_id"].to_list()], dtype=pl.Float64)
+    tests = [
+        _without_exceptions(),
         ((pl.col("start").dt.epoch("us") / 1e6 - logged).abs() <= SAME_MOMENT_S).fill_null(True),
-        ~pl.col("job_id").is_in([*doubtful, *others]),
-        ~pl.col("job_id").is_in(list(tasks)) | pl.all_horizontal(pl.col("array_job_id", "array_task_id").is_not_null()),
-    )
-    jobs = plain["job_id"].to_list()
+    ]
+    if doubtful or others:
+        tests.append(~pl.col("job_id").is_in([*doubtful, *others]))
+    if tasks:
+        tests.append(
+            ~pl.col("job_id").is_in(list(tasks))
+            | pl.all_horizontal(pl.col("array_job_id", "array_task_id").is_not_null())
+        )
+    # Nearly all rows are plain, and have many columns: one mask says which, so that few rows are copied.
+    is_plain = table.select(pl.all_horizontal(tests)).to_series()
+    jobs = table["job_id"].filter(is_plain).to_list()
     made = [prepared[job] for job in jobs if job in prepared]
     if len(made) < len(jobs):
-        made += _runs(plain.filter(~pl.col("job_id").is_in(list(prepared))))
-    return made, table.join(plain.select("job_id"), on="job_id", how="anti")
+        made += _runs(table.filter(is_plain & ~table["job_id"].is_in(list(prepared))))
+    return made, table.filter(~is_plain)
 
 
 def _complete() -> pl.Expr:
@@ -93,17 +103,16 @@ def _allocations(events: Iterable[Event]) -> tuple[dict[int, float], set[int], s
     tasks: set[int] = set()
     doubtful: set[int] = set()
     for event in events:
-        job = event.job_id
-        if job is None:
-            continue
         if event.kind == "slurm.job_start" and event.source == "slurmctld":
+            if (job := event.job_id) is None:
+                continue
             if job in started:
                 doubtful.add(job)
             if "array_job_id" in event.entities or "array_task" in event.entities:
                 tasks.add(job)
             started[job] = event.time
-        elif event.source == "slurmd" and LAUNCH_GIVEN_UP in event.message:
-            doubtful.add(job)
+        elif event.source == "slurmd" and LAUNCH_GIVEN_UP in event.message and event.job_id is not None:
+            doubtful.add(event.job_id)
     return started, tasks, doubtful
 
 

@@ -13,7 +13,8 @@ is said in verdicts/kernel_words.py.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 
 from correlator.gather.kernel_lines import COPY_S, SENT, SHARED
 from correlator.model.nouns import Event
@@ -24,13 +25,15 @@ from parsers.writers import JOB, UNVERIFIED, USERS
 _OPEN = USERS - {JOB}
 
 
-def standing(events: Sequence[Event], relays: Collection[str]) -> dict[str, str]:
-    """``SHARED`` or ``SENT`` by the ids of the events that nothing supports. ``relays``: addresses that forward lines of
-    others."""
+def standing(
+    events: Sequence[Event], by_kind: Mapping[str, Sequence[Event]], relays: Collection[str]
+) -> dict[str, str]:
+    """``SHARED`` or ``SENT`` by the ids of the events that nothing supports. ``by_kind``: the same ``events``;
+    ``relays``: addresses that forward lines of others."""
     shared = [e for e in events if e.authority in _OPEN and e.source != "kernel"]
     if not shared:
         return {}
-    return {e.id: how for e in _unsupported(shared, events) if (how := open_to(e, relays))}
+    return {e.id: how for e in _unsupported(shared, by_kind) if (how := open_to(e, relays))}
 
 
 def sent(of_kernel: Iterable[Event], relays: Collection[str]) -> set[str]:
@@ -45,13 +48,13 @@ def open_to(event: Event, relays: Collection[str]) -> str:
     return "" if event.authority == UNVERIFIED else SHARED  # a file in a format of its own is its program's
 
 
-def _unsupported(shared: Sequence[Event], events: Iterable[Event]) -> list[Event]:
+def _unsupported(shared: Sequence[Event], by_kind: Mapping[str, Sequence[Event]]) -> list[Event]:
     """Those of which no line that only their program can have written says the same."""
     about, kinds = {(e.host, e.kind) for e in shared}, {e.kind for e in shared}
     proven: dict[tuple[str | None, str, str], list[float]] = defaultdict(list)
-    # There are very many events, and most are of other kinds.
-    for event in [e for e in events if e.kind in kinds and e.authority not in USERS and (e.host, e.kind) in about]:
-        proven[_said(event)].append(event.time)
+    for event in chain.from_iterable(by_kind.get(kind, ()) for kind in kinds):
+        if event.authority not in USERS and (event.host, event.kind) in about:
+            proven[_said(event)].append(event.time)
     about = {(host, kind) for host, kind, _ in proven}
     return [
         e for e in shared

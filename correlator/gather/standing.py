@@ -23,8 +23,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
-from operator import attrgetter
 from typing import Any, NamedTuple
 
 from correlator.model.nouns import Event, Run
@@ -108,12 +106,15 @@ def ruling(events: Sequence[Event], believed: Controllers) -> Sequence[Event]:
     return without(events, unruled(in_doubt(events, believed), believed))
 
 
-def in_doubt(events: Iterable[Event], believed: Controllers) -> list[Event]:
-    """All events that ``ruling`` may drop, or that may show other controllers.
+def in_doubt(events: Iterable[Event], believed: Controllers, *, sent: bool = True) -> list[Event]:
+    """All events that ``ruling`` may drop, or that may show other controllers. ``sent``: may any name the address that sent
+    it?
 
     They are few, and there are very many events, so one expression tests each.
     """
     files = believed.files  # no impostor's is one of them
+    if not sent:
+        return [e for e in events if e.source == "slurmctld" and not (e.own and e.host in files)]
     return [
         e for e in events if (e.source == "slurmctld" and not (e.own and e.host in files)) or "sender" in e.entities
     ]
@@ -190,22 +191,47 @@ def _is_sent(event: Event, believed: Controllers) -> bool:
     return sender is not None and believed.senders.is_another(str(sender), event.host, of_controller=of_controller)
 
 
-def admitted(events: Sequence[Event], runs: Sequence[Run]) -> list[Event]:
-    """The events of ``ruling`` that count, in order, each without a host that it must not name."""
-    of_job: dict[int, list[Run]] = defaultdict(list)
-    for run in runs:
-        of_job[run.job_id].append(run)
-    nodes = frozenset(chain.from_iterable(map(attrgetter("nodes"), runs)))
-    # There are very many events, and most count without a look at their run or host: one expression decides that.
+class Admitted(NamedTuple):
+    """The events that count, in order, and the same by source and by kind."""
+
+    events: list[Event]
+    by_source: dict[str | None, list[Event]]
+    by_kind: dict[str, list[Event]]
+
+
+def admitted(events: Sequence[Event], of_job: Mapping[int, Sequence[Run]], nodes: Collection[str]) -> Admitted:
+    """The events of ``ruling`` that count, each without a host that it must not name. ``of_job``: the runs of each job;
+    ``nodes``: where they ran."""
+    found = _grouped(events)
+    # There are very many events: most count without a look at their run or host, and nearly all of the others as they are.
+    instead: dict[int, Event | None] = {}
+    for source, some in found.by_source.items():
+        for event in some if source in _OF_RUNS else _about_others(source, some):
+            if (one := _as_admitted(event, of_job, nodes)) is not event:
+                instead[id(event)] = one
+    if not instead:
+        return found
+    return _grouped([one for e in events if (one := instead.get(id(e), e)) is not None])
+
+
+def _grouped(events: Sequence[Event]) -> Admitted:
+    by_source: defaultdict[str | None, list[Event]] = defaultdict(list)
+    by_kind: defaultdict[str, list[Event]] = defaultdict(list)
+    for event in events:
+        by_source[event.source].append(event)
+        by_kind[event.kind].append(event)
+    return Admitted(list(events), by_source, by_kind)
+
+
+def _about_others(source: str | None, events: Sequence[Event]) -> Sequence[Event]:
+    """The events of one source about another node or a switch, which it may have to be: slurmctld may report on all."""
+    if source == "slurmctld":
+        return ()
     asked = {kind for kind in {e.kind for e in events} if kind.startswith(("switch.", _OF_OTHERS))}
-    kept = [
-        e if e.source not in _OF_RUNS and (e.kind not in asked or e.source == "slurmctld") else _as_admitted(e, of_job, nodes)
-        for e in events
-    ]  # fmt: skip
-    return list(filter(None, kept))
+    return [e for e in events if e.kind in asked] if asked else ()
 
 
-def _as_admitted(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset[str]) -> Event | None:
+def _as_admitted(event: Event, of_job: Mapping[int, Sequence[Run]], nodes: Collection[str]) -> Event | None:
     """The event without a host that it must not name; None if it does not count."""
     if event.source in OUTPUT:
         return _of_job(event, of_job)
@@ -216,7 +242,7 @@ def _as_admitted(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset
     return None if event.source in _OF_SWITCHES and event.host in nodes else event
 
 
-def _of_job(event: Event, of_job: Mapping[int, list[Run]]) -> Event | None:
+def _of_job(event: Event, of_job: Mapping[int, Sequence[Run]]) -> Event | None:
     """The event of a job's line if it counts for its job, without the host if that is not one of its nodes; else None.
 
     That srun did not reach slurmctld counts as what it means for the job: its tasks did not start.
@@ -249,7 +275,7 @@ def _names_another(event: Event) -> bool:
     return any(name != event.host for name in ([named] if isinstance(named, str) else named or ()))
 
 
-def _of_own_host(event: Event, of_job: Mapping[int, list[Run]], nodes: frozenset[str]) -> bool:
+def _of_own_host(event: Event, of_job: Mapping[int, Sequence[Run]], nodes: Collection[str]) -> bool:
     """Does a node's Slurm daemon report on its own host and jobs?"""
     if event.kind.startswith(_OF_OTHERS) and _names_another(event):
         return False

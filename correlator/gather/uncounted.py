@@ -12,6 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from correlator.gather.confirmed import Confirmed
@@ -115,4 +116,5 @@ def told(event: Event, reason: str, hosts: Hosts) -> Uncounted:
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:
     """Which users were there when these events were written: if later rows change that, an event counts or no longer
     does, which changes conclusions from ``TOLD_S`` before it on."""
-    return WhoWasThere.of({(event.time, event.host) for event in open_to_users if event.host}, TOLD_S)
+    moments = sorted([(event.time, event.host) for event in open_to_users if event.host])
+    return WhoWasThere.of([moment for moment, _ in groupby(moments)], TOLD_S)

@@ -22,6 +22,7 @@ from correlator.evidence.weigh import listed_from
 from correlator.facts.world import World
 from correlator.live.lookup import Times, chosen
 from correlator.model.attributes import TIMEOUT
+from correlator.model.fact_index import number_of
 from correlator.model.nouns import Edge, Fact
 from correlator.site import windows
 from correlator.site.site import JOB_SETTINGS
@@ -58,11 +59,10 @@ def far_causes(
         return []
     earliest = min(one.early for one in asked)
     over = times.last < since
-    past = chosen(known, over & (times.last >= earliest))
     kinds: dict[str, list[Fact]] = {kind: [] for one in asked for kind in one.edge.cause}
-    for fact in past:
-        if fact.kind in kinds:
-            kinds[fact.kind].append(fact)
+    of_kinds = np.isin(times.kind, [number_of(kind) for kind in kinds])
+    for fact in chosen(known, over & (times.last >= earliest) & of_kinds):
+        kinds[fact.kind].append(fact)
     for kind, found in kinds.items():
         if found:
             read = {fact.key for fact in world.facts_of(kind)}
@@ -87,6 +87,7 @@ def far_causes(
 def _asked(world: World, edges: Iterable[Edge], since: float, reach: float) -> Iterator[Asked]:
     job_settings = world.site.job_settings
     highs: dict[tuple[str, str | None, object], float] = {}
+    highs_of_all: dict[str, float] = {}  # several edges share a window
     values: dict[tuple[str | None, object], Mapping[str, Value]] = {}
     values_of_all = derived_values(world.site.values_for(None), None)
     late: dict[tuple[str, ...], list[Fact]] = {}
@@ -100,9 +101,13 @@ def _asked(world: World, edges: Iterable[Edge], since: float, reach: float) -> I
             continue
         names = windows.names(edge.window)
         if names.isdisjoint(OF_EFFECTS):  # the same for all of them, and mostly short
-            high = windows.window(edge.window, values_of_all)[1]
-            if listed_from(effects[0], high) >= since:
-                continue
+            if edge.window not in highs_of_all:
+                highs_of_all[edge.window] = windows.window(edge.window, values_of_all)[1]
+            for effect in effects:
+                if (early := listed_from(effect, highs_of_all[edge.window])) >= since:
+                    break  # the others are later
+                yield Asked(edge, effect, early)
+            continue
         for effect in effects:
             own = effect.run if effect.run in job_settings and not names.isdisjoint(OF_JOBS) else None
             timeout = effect.attrs.get(TIMEOUT) if "PrintedTimeout" in names else None

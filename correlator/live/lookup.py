@@ -27,6 +27,9 @@ Moments = np.ndarray[Any, np.dtype[np.float64]]
 Names = np.ndarray[Any, np.dtype[np.object_]]
 Choice = np.ndarray[Any, np.dtype[np.bool_]]
 
+#: No job has this id.
+NO_JOB = -(2**63)
+
 #: The gap (seconds) kept before a moment so that the preceding one is distinct from it.
 NEXT_S = 0.001
 
@@ -218,10 +221,9 @@ class EventJobs:
     @staticmethod
     def of(events: Sequence[Event], first: int = 0) -> EventJobs:
         """``first``: the place of the first of these events."""
-        named = [e.job_id for e in events]
-        places = [place for place, job in enumerate(named, first) if job is not None]
-        jobs = [job for job in named if job is not None]
-        return EventJobs(np.array(places, np.int64), np.array(jobs, np.int64))
+        named = np.array([NO_JOB if (job := e.job_id) is None else job for e in events], np.int64)
+        places = np.flatnonzero(named != NO_JOB)
+        return EventJobs(places + first, named[places])
 
     def but(self, cut: int, more: Sequence[Event]) -> EventJobs:
         """The first ``cut`` events, then ``more``."""

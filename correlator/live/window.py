@@ -177,7 +177,8 @@ class Window:
         as_they_were, read = self._events()
         # Known events were ruled on already, but an agent may have shown since then whose address sent them.
         believed = before.believed
-        doubtful, ruled = in_doubt(read, believed), in_doubt(chain(as_they_were, carried), believed)
+        doubtful = in_doubt(read, believed, sent=self.lines is None or self.lines.sent)
+        ruled = in_doubt(chain(as_they_were, carried), believed)
         if not self._is_believed(chain(as_they_were, read, carried), [*doubtful, *ruled]):
             return None
         dropped = unruled(doubtful, believed)

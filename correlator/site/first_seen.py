@@ -27,10 +27,10 @@ def first_seen(events: Iterable[Event], runs: Iterable[Run]) -> dict[str, float]
     for run in runs:
         submit, start, end = run.submit, run.start, run.end
         if submit is not None and start is not None and end is not None:  # nearly all
-            earliest = min(submit, start, end)
+            earliest = submit if submit <= start <= end else min(submit, start, end)
         else:
             earliest = min([t for t in (submit, start, end) if t is not None], default=0.0)
         for node in run.nodes:
-            if node not in seen or earliest < seen[node]:
+            if (known := seen.get(node)) is None or earliest < known:
                 seen[node] = earliest
     return seen
