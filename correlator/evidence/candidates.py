@@ -85,15 +85,15 @@ class Places:
     """The places that the scopes of edges demand of the causes of one effect; each scope is asked once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, list[str] | None] = {}
+        self._known: dict[object, list[str] | None] = {}
 
     def of(self, scope: str, world: World, effect: Fact) -> list[str] | None:
         """None: any place."""
-        if scope not in self._known:
-            ask = HOSTS_OF.get(scope) or TOUCHED_BY[scope]
+        ask = HOSTS_OF.get(scope) or TOUCHED_BY[scope]  # several scopes ask the same
+        if ask not in self._known:
             places = ask(world, effect)
-            self._known[scope] = None if places is None else sorted(set(places))
-        return self._known[scope]
+            self._known[ask] = None if places is None else sorted(set(places))
+        return self._known[ask]
 
 
 def places_of(fact: Fact) -> set[str]:

@@ -207,7 +207,8 @@ class Exposed:
         near = [r for r in runs.overlapping(cause.start, effect.start) if r.job_id != own]
         hit, survived = [], []
         some = near[:: 1 + len(near) // LOOKED_AT]
-        known, within = self._hits[id(group[0])], effect.start + HIT_WITHIN_S
+        known = self._hits[id(group[0])]
+        within, over = effect.start + HIT_WITHIN_S, effect.start + RAN_ON_S
         for run in some:
             if effect.run is None and effect.host in run.nodes:
                 continue  # it shares the very node
@@ -215,7 +216,7 @@ class Exposed:
                 first = known[run.key] = self._first_hit(group, run)
             if first <= within:
                 hit.append(run.key)
-            elif run.end is not None and run.end <= effect.start + RAN_ON_S:
+            elif run.end is not None and run.end <= over:
                 continue  # it did not run on: whether it would have shown the effect does not matter
             elif run.start is not None and run.start <= cause.start and self._would_show(group, run, effect, hosts):
                 survived += [run.key] if self._ran_on(run, effect.start) else []

@@ -67,7 +67,7 @@ _OF_RUN: dict[str, Callable[[Run, Fact], bool]] = {
 HARDLY_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # treated as immutable: there is one for each verdict
 class Horizon:
     """``end`` of the run, and ``until`` when (epoch seconds) something must happen to change its verdict.
 
