@@ -17,6 +17,9 @@ from correlator.model.nouns import Fact
 
 Scope = Callable[[World, Fact, Fact], bool]
 
+#: Why a cause is outside of a scope, in words.
+WhyOutside = Callable[[World, Fact, Fact], str | None]
+
 
 def _same_node(world: World, cause: Fact, effect: Fact) -> bool:
     return cause.host is not None and cause.host == effect.host
@@ -154,7 +157,7 @@ def _nodes(world: World, effect: Fact) -> Iterable[str]:
 
 
 #: Scopes that can tell why a near cause is outside: such a cause is shown as a rejected rival.
-OUTSIDE: dict[str, Callable[[World, Fact, Fact], str | None]] = {"device in allocation": _not_its_device}
+OUTSIDE: dict[str, WhyOutside] = {"device in allocation": _not_its_device}
 
 #: Scopes that hold for causes on certain hosts only, and those hosts: other facts need not be examined.
 HOSTS_OF: dict[str, Callable[[World, Fact], Iterable[str]]] = {

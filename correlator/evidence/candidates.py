@@ -7,7 +7,8 @@ would be tested, and a pass would take time with the square of the faults.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter
 
 from correlator.edges.scopes import HOSTS_OF, TOUCHED_BY
 from correlator.facts.world import World
@@ -15,8 +16,10 @@ from correlator.model.attributes import HOSTS, RUNS, TOKEN, UNDER
 from correlator.model.fact_index import FactsInTime
 from correlator.model.nouns import Edge, Fact
 
+_key = attrgetter("key")
+
 #: So few facts of a kind are tested faster than they are looked up.
-FEW = 24
+FEW = 4
 
 
 class Candidates:
@@ -26,13 +29,26 @@ class Candidates:
         """``facts``: by kind, each in order of time."""
         self._world, self._facts = world, facts
         on_place: dict[tuple[str, str | None], list[Fact]] = defaultdict(list)
+        #: The hosts that facts of a kind are on: those of most runs have none.
+        self._hosts: dict[str, set[str]] = defaultdict(set)
         for fact in world.facts:
-            for place in {fact.host, fact.run} - {None}:
-                on_place[(fact.kind, place)].append(fact)
+            kind, host, run = fact.kind, fact.host, fact.run
+            if host is not None:
+                on_place[(kind, host)].append(fact)
+                self._hosts[kind].add(host)
+            if run is not None and run != host:
+                on_place[(kind, run)].append(fact)
         anchors = {edge.anchor for edge in edges}
         self._when, self._on_place = FactsInTime(facts, anchors), FactsInTime(on_place, anchors)
         self._touching: dict[tuple[str, str], list[Fact]] = {}
         self._touched, self._known_kinds = FactsInTime(self._touching, anchors), set[str]()
+
+    def kinds_for(self, edge: Edge, kinds: Sequence[str], effect: Fact, asked: Places) -> Sequence[str]:
+        """Those of the cause kinds of an edge that are on hosts that its scope demands; all, if it demands none."""
+        if edge.scope not in HOSTS_OF:
+            return kinds
+        hosts = asked.of(edge.scope, self._world, effect)
+        return [kind for kind in kinds if not self._hosts[kind].isdisjoint(hosts)] if hosts else ()
 
     def among(self, edge: Edge, kind: str, effect: Fact, early: float, late: float, asked: Places) -> list[Fact]:
         """Facts of a kind that began before ``late`` and had a moment at or after ``early`` (epoch seconds).
@@ -44,15 +60,17 @@ class Candidates:
         if edge.scope in HOSTS_OF:
             hosts = asked.of(edge.scope, self._world, effect) or ()
             found = [f for host in hosts for f in self._on_place.between((kind, host), early, late)]
-            return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
+            return sorted(found, key=_key) if len(found) > 1 and len(hosts) > 1 else found
         if edge.scope not in TOUCHED_BY or len(self._facts.get(kind, ())) <= FEW:
             return self._when.between(kind, early, late)
         places = asked.of(edge.scope, self._world, effect)
         if places is None:
             return self._when.between(kind, early, late)
         self._know(kind)
+        if len(places) == 1:
+            return self._touched.between((kind, places[0]), early, late)
         touched = {id(f): f for place in places for f in self._touched.between((kind, place), early, late)}
-        return sorted(touched.values(), key=lambda f: f.key) if len(places) > 1 else list(touched.values())
+        return sorted(touched.values(), key=_key)
 
     def _know(self, kind: str) -> None:
         if kind in self._known_kinds:
@@ -67,15 +85,15 @@ class Places:
     """The places that the scopes of edges demand of the causes of one effect; each scope is asked once."""
 
     def __init__(self) -> None:
-        self._known: dict[str, list[str] | None] = {}
+        self._known: dict[object, list[str] | None] = {}
 
     def of(self, scope: str, world: World, effect: Fact) -> list[str] | None:
         """None: any place."""
-        if scope not in self._known:
-            ask = HOSTS_OF.get(scope) or TOUCHED_BY[scope]
+        ask = HOSTS_OF.get(scope) or TOUCHED_BY[scope]  # several scopes ask the same
+        if ask not in self._known:
             places = ask(world, effect)
-            self._known[scope] = None if places is None else sorted(set(places))
-        return self._known[scope]
+            self._known[ask] = None if places is None else sorted(set(places))
+        return self._known[ask]
 
 
 def places_of(fact: Fact) -> set[str]:

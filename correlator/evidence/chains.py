@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from correlator.model.nouns import Edge, Fact, Hop
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Rejection:
-    """A fact that might have been the cause, and why it was not.
+    """A fact that might have been the cause, and why it was not; treated as immutable, as a hop is.
 
     ``by_time``: it happened too early or too late, by ``beyond`` seconds.
     """

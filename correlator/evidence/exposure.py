@@ -189,7 +189,8 @@ class Exposed:
         self._groups: dict[int, list[Fact]] | None = None
         self._runs: dict[tuple[int, str], tuple[frozenset[str], RunsInTime]] = {}
         self._troubles: dict[str, list[Fact]] | None = None
-        self._hits: dict[tuple[int, str], float] = {}
+        #: By failure and run.
+        self._hits: defaultdict[int, dict[str, float]] = defaultdict(dict)
 
     def of(self, edge: Edge, cause: Fact, effect: Fact) -> Others | None:
         """What became of the other runs that ``cause`` reached; None if it could not have ended any other."""
@@ -206,12 +207,16 @@ class Exposed:
         near = [r for r in runs.overlapping(cause.start, effect.start) if r.job_id != own]
         hit, survived = [], []
         some = near[:: 1 + len(near) // LOOKED_AT]
+        known = self._hits[id(group[0])]
+        within, over = effect.start + HIT_WITHIN_S, effect.start + RAN_ON_S
         for run in some:
             if effect.run is None and effect.host in run.nodes:
                 continue  # it shares the very node
-            if self._was_hit(group, run, effect):
+            if (first := known.get(run.key)) is None:
+                first = known[run.key] = self._first_hit(group, run)
+            if first <= within:
                 hit.append(run.key)
-            elif run.end is not None and run.end <= effect.start + RAN_ON_S:
+            elif run.end is not None and run.end <= over:
                 continue  # it did not run on: whether it would have shown the effect does not matter
             elif run.start is not None and run.start <= cause.start and self._would_show(group, run, effect, hosts):
                 survived += [run.key] if self._ran_on(run, effect.start) else []
@@ -272,15 +277,9 @@ class Exposed:
         before, during = sum(t < effect.start for t, _ in points), sum(effect.start <= t <= until for t, _ in points)
         return before >= PACES and during >= PACES
 
-    def _was_hit(self, group: Sequence[Fact], run: Run, effect: Fact) -> bool:
-        """Does the same cause explain a fact of the run, or the loss of one of its nodes?"""
-        key = (id(group[0]), run.key)
-        if key not in self._hits:
-            self._hits[key] = self._first_hit(group, run)
-        return self._hits[key] <= effect.start + HIT_WITHIN_S
-
     def _first_hit(self, group: Sequence[Fact], run: Run) -> float:
-        """When the first such fact began; infinity if there is none."""
+        """When the first fact of the run, or loss of one of its nodes, began that the same cause explains; infinity if
+        there is none."""
         if self._troubles is None:
             self._troubles = defaultdict(list)
             for fact in self.world.facts:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from correlator.edges.conditions.links import name_of
-from correlator.edges.scopes import OUTSIDE
+from correlator.edges.scopes import OUTSIDE, WhyOutside
 from correlator.evidence.candidates import Candidates, Places
 from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.edge_fit import EdgeFit, outside, sigma_of
@@ -103,9 +103,7 @@ class Weigher:
         self.rates = rates or BaseRates(
             by_kind(world.facts), first_seen(world.events, world.runs).values(), world.first
         )
-        self.by_kind: dict[str, list[Fact]] = defaultdict(list)
-        for fact in world.facts:
-            self.by_kind[fact.kind].append(fact)
+        self.by_kind = by_kind(world.facts)
         #: By effect kind, the edges with a possible cause among the facts: usually few of all.
         self.by_effect: dict[str, list[_Tried]] = defaultdict(list)
         self.blocking: dict[str, list[_Tried]] = defaultdict(list)
@@ -116,6 +114,8 @@ class Weigher:
         self._fit = EdgeFit(world)
         #: The window of an edge for an effect.
         self.window = self._fit.window
+        #: The settings that the window of an edge rests on, by its id.
+        self._settings: dict[str, list[str]] = {}
         self._blocked: dict[int, Hop | None] = {}
         self._best: dict[int, list[Hop]] | None = None
         self._candidates = Candidates(world, self.by_kind, edges)
@@ -143,7 +143,8 @@ class Weigher:
         hops, rejections = self.into(effect)
         if without:
             hops = [hop for hop in hops if id(hop.cause) not in without]
-        found.rejections += [r for r in rejections if r not in found.rejections]
+        if rejections:
+            found.rejections += [r for r in rejections if r not in found.rejections]
         if len(below) >= MAX_DEPTH or id(effect) in seen:
             return False
         explained = False
@@ -182,27 +183,34 @@ class Weigher:
         hops: list[Hop] = []
         rejections: list[Rejection] = []
         places = Places()
-        for edge, kinds in edges:
+        for edge, some in edges:
+            kinds = self._candidates.kinds_for(edge, some, effect, places)
+            if not kinds:
+                continue  # as nearly always
             low, high, settled = self.window(edge, effect)
             early, late = listed_from(effect, high), effect.start - low + high + 2 * NEAR_MISS_S
+            holds, outside_of = self._fit.scopes[edge.scope], OUTSIDE.get(edge.scope)
             for kind in kinds:
                 for cause in self._candidates.among(edge, kind, effect, early, late, places):
                     if cause is effect:
                         continue
-                    result = self._in_scope(edge, cause, effect, (low, high), settled)
+                    if holds(self.world, cause, effect):
+                        result = self._try(edge, cause, effect, (low, high), settled)
+                    elif outside_of is None:
+                        continue
+                    else:
+                        result = self._outside(edge, cause, effect, (low, high), settled, outside_of)
                     if isinstance(result, Hop):
                         hops.append(result)
                     elif result is not None:
                         rejections.append(result)
-        return _best_per_cause(hops), rejections
+        return _best_per_cause(hops) if hops else hops, rejections
 
-    def _in_scope(
-        self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool
-    ) -> Hop | Rejection | None:
-        """``_try``, if the scope holds. If it can tell why it does not, a cause that would fit otherwise is rejected."""
-        if self._fit.scopes[edge.scope](self.world, cause, effect):
-            return self._try(edge, cause, effect, window, settled)
-        why = OUTSIDE[edge.scope](self.world, cause, effect) if edge.scope in OUTSIDE else None
+    def _outside(
+        self, edge: Edge, cause: Fact, effect: Fact, window: tuple[float, float], settled: bool, outside_of: WhyOutside
+    ) -> Rejection | None:
+        """Why a cause that would fit otherwise is rejected: the scope does not hold, and can tell why."""
+        why = outside_of(self.world, cause, effect)
         if why is None or not isinstance(self._try(edge, cause, effect, window, settled), Hop):
             return None
         return Rejection(edge, cause, effect, why)
@@ -233,7 +241,9 @@ class Weigher:
         fit = 1.0 if beyond <= 0 else math.exp(-0.5 * (beyond / sigma) ** 2)
         span = min(high - low, 2 * sigma + 600.0) + 2 * sigma
         coincidence = 1.0 - math.exp(-self.rates.of(cause.kind, effect.start) * span / density(edge, lag, low, high))
-        because = self.world.site.describe(_setting_names(edge), effect.run)
+        if (names := self._settings.get(edge.id)) is None:
+            names = self._settings[edge.id] = _setting_names(edge)
+        because = self.world.site.describe(names, effect.run) if names else ""
         if "PrintedTimeout" in edge.because and effect.attrs.get(TIMEOUT):
             because = ", ".join(x for x in (f"the program's own timeout of {effect.attrs[TIMEOUT]:g} s", because) if x)
         others = self.exposed.of(edge, cause, effect)

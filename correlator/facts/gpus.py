@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from dataclasses import replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import NotRequired, TypedDict
 
 from correlator.facts.world import World, bursts, bus_of, hosts_of
@@ -135,7 +135,11 @@ STORM_COUNT, STORM_S = 5, 300.0
 
 def bus(device: object) -> str | None:
     """``0000:3a:00.0`` and ``00000000:3A:00`` -> ``0000:3a:00``: the form that GPU lines use."""
-    text = str(device or "")
+    return _bus(str(device or ""))
+
+
+@lru_cache(maxsize=4096)  # asked for each of very many lines of few devices
+def _bus(text: str) -> str | None:
     return bus_of(text) if ":" in text else None
 
 
@@ -240,11 +244,15 @@ def aer_storms(world: World) -> list[Fact]:
     A bridge's errors belong to the device behind it.
     """
     groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
+    most: dict[tuple[str, str], int] = defaultdict(int)
     for event in world.kinds("pcie.aer"):
         if event.host:
-            groups[(event.host, bus(event.entities.get("pci")) or event.device or "")].append(event)
+            place = (event.host, bus(event.entities.get("pci")) or event.device or "")
+            groups[place].append(event)
+            most[place] += STORM_COUNT if _uncorrected(event) else event.count
     facts = []
-    for (host, pci), events in sorted(groups.items()):
+    # Most of very many are single corrected errors.
+    for (host, pci), events in sorted((place, groups[place]) for place, count in most.items() if count >= STORM_COUNT):
         for burst in bursts(events, STORM_S):
             severe = any(_uncorrected(e) for e in burst)
             count = sum(e.count for e in burst)
@@ -274,8 +282,12 @@ def _without_bridges(facts: list[Fact]) -> list[Fact]:
 
 
 def _uncorrected(event: Event) -> bool:
-    severity = str(event.entities.get("severity", "")).lower().replace("non-fatal", "").replace("nonfatal", "")
-    return "uncorrect" in event.message.lower() or "fatal" in severity
+    return "uncorrect" in event.message.lower() or _is_fatal(str(event.entities.get("severity", "")))
+
+
+@lru_cache(maxsize=256)
+def _is_fatal(severity: str) -> bool:
+    return "fatal" in severity.lower().replace("non-fatal", "").replace("nonfatal", "")
 
 
 #: Lines about heat on one host within this are one episode.

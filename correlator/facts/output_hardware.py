@@ -15,7 +15,7 @@ from typing import TypedDict
 
 from correlator.facts.gpus import XID, bus, code_of, family_of
 from correlator.facts.jobs.lines import of_run
-from correlator.facts.jobs.output import file_lost
+from correlator.facts.jobs.output import file_lost, remembered
 from correlator.facts.storage import DISK_ERROR, STORAGE_OUTAGE
 from correlator.facts.world import World, bursts
 from correlator.model.attributes import FAMILY, HOSTS, NAMELESS, RUNS, UNENDED
@@ -174,7 +174,12 @@ def _gpu_event(event: Event) -> str | None:
     if event.kind == XID.name:
         code = code_of(event)
         return "gpu.xid" if code is not None and family_of(code) == "hardware" else None
-    return next((name for words, name in _GPU if words.search(event.message)), None)
+    return _named_gpu_fault(event.message)
+
+
+@remembered
+def _named_gpu_fault(text: str) -> str | None:
+    return next((name for words, name in _GPU if words.search(text)), None)
 
 
 def where(world: World, run: Run) -> str | None:
@@ -295,6 +300,7 @@ def _of_nfs(outage: Fact) -> bool:
     return all(event.kind == "storage.nfs_error" for event in outage.events)
 
 
+@remembered
 def _broken(text: str) -> bool:
     return bool(_IO_ERROR.search(text) or _READ_ONLY.search(text) or file_lost(text))
 

@@ -20,16 +20,17 @@ class Power:
     """When slurmctld switched which node off and on."""
 
     def __init__(self, world: World) -> None:
-        self._known_power: dict[str, list[tuple[float, bool]]] = defaultdict(list)
+        #: By node.
+        self.known: dict[str, list[tuple[float, bool]]] = defaultdict(list)
         for event in world.by_kind.get("slurm.node_power", ()):
             word = str(event.entities.get("action") or event.entities.get("state") or "").lower()
             on = word in _ON
             if on or word in _OFF:
                 for host in hosts_of(event):
-                    self._known_power[host].append((event.time, on))
+                    self.known[host].append((event.time, on))
 
     def _last(self, host: str, time: float) -> tuple[float, bool] | None:
-        changes = self._known_power.get(host, [])
+        changes = self.known.get(host, [])
         place = bisect_right(changes, (time, True))
         return changes[place - 1] if place else None
 
@@ -47,4 +48,4 @@ class Power:
 def without_switched_off(world: World, lost: list[Fact]) -> list[Fact]:
     """Outages without those of nodes that were being switched off."""
     power = Power(world)
-    return [f for f in lost if not power.powered_down(f.host or "", f.start)]
+    return [f for f in lost if not power.powered_down(f.host or "", f.start)] if power.known else lost

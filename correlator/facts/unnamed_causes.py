@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import TypedDict
 
 from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE, SwitchOutage
@@ -174,10 +175,10 @@ def nameless_links(world: World) -> list[Fact | Revision]:
     Links of machines that went down with them belong to the machines.
     """
     alone: dict[str, list[Draft]] = defaultdict(list)
-    links = [Draft.from_fact(fact) for fact in world.facts_of(LINK_OUTAGE.name)]
-    for fact in links:
+    for fact in world.facts_of(LINK_OUTAGE.name):
         if fact.host and fact.device and not fact.attrs.get(PROMOTED) and not fact.attrs.get(SWITCH):
-            alone[fact.device].append(fact)
+            alone[fact.device].append(Draft.from_fact(fact))
+    gone = world.facts_of(NODE_REBOOT.name, NODE_PANIC.name, NODE_DEAD.name, POWER_OUTAGE.name)
     lost: list[list[Draft]] = []
     taken: set[int] = set()
     for _, found in sorted(alone.items()):
@@ -185,13 +186,14 @@ def nameless_links(world: World) -> list[Fact | Revision]:
             late = strays(group, found)
             if len({f.host for f in [*group, *late]}) < UNCABLED_MIN or any(id(f) in taken for f in group):
                 continue
-            lived = [f for f in [*group, *late] if id(f) not in taken and not _went_down(world, f)]
+            lived = [f for f in [*group, *late] if id(f) not in taken and not _went_down(world, f, gone)]
             if len({f.host for f in lived}) >= UNCABLED_MIN:
                 in_time_with(group, [f for f in lived if f in late])
                 lost.append(lived)
                 taken.update(id(f) for f in lived)
     switches = [_nameless(world, group) for group in _of_one_cause(lost)]
-    return [*switches, *(revision for link in links if (revision := link.revision()) is not None)]
+    changed = (revision for group in lost for link in group if (revision := link.revision()) is not None)
+    return [*switches, *changed]
 
 
 def _of_one_cause(lost: list[list[Draft]]) -> list[list[Draft]]:
@@ -208,9 +210,10 @@ def _of_one_cause(lost: list[list[Draft]]) -> list[list[Draft]]:
     return joined
 
 
-def _went_down(world: World, link: Draft) -> bool:
+def _went_down(world: World, link: Draft, gone: Iterable[Fact]) -> bool:
+    """Did the machine of a link go down with it? ``gone``: the machines that did go down."""
     host = link.host or ""
-    for fact in world.facts_of(NODE_REBOOT.name, NODE_PANIC.name, NODE_DEAD.name, POWER_OUTAGE.name):
+    for fact in gone:
         if host in fact.attrs.get(HOSTS, (fact.host,)) and -FRESH_BOOT_S <= fact.start - link.start <= BOOTS_WITHIN_S:
             return word_between(world, host, link.start + STILL_SPEAKS_S, fact.start) is None
     return False

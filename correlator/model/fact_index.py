@@ -57,8 +57,12 @@ class FactsInTime:
         self._made: dict[Hashable, tuple[list[float], list[float]]] = {}
 
     def _last_moment(self, fact: Fact) -> float:
-        moments = [float(value) for a in self._anchors if isinstance(value := fact.attrs.get(a), (int, float))]
-        return max(fact.start, fact.start if fact.end is None else fact.end, *moments)
+        last = fact.start if fact.end is None or fact.end < fact.start else fact.end
+        for anchor in self._anchors:
+            value = fact.attrs.get(anchor)
+            if value is not None and isinstance(value, (int, float)) and value > last:
+                last = float(value)
+        return last
 
     def between(self, kind: Hashable, early: float, late: float) -> list[Fact]:
         """Facts that began before ``late`` and have a moment at or after ``early``, in time order.

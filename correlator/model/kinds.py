@@ -210,7 +210,7 @@ class Kind(Generic[A]):
         run: str | None = None, attrs: A | None = None, events: tuple[Event, ...] = (),
     ) -> Fact:  # fmt: skip
         """A fact of this kind, with attributes of its own type."""
-        return Fact(self.name, start, end, sigma, host, device, run, cast("Attrs", attrs or {}), events)
+        return Fact(self.name, start, end, sigma, host, device, run, attrs or {}, events)  # type: ignore[arg-type]
 
     def attrs_of(self, fact: Fact) -> A:
         """The attributes of a fact of this kind, by their types."""

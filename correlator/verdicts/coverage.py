@@ -8,6 +8,7 @@ Kinds of facts declare their witnesses (model/kinds.py). A verdict is less sure 
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -73,11 +74,13 @@ def _lacking(world: World, fact: Fact, source: Source) -> Missing | None:
     if source == "switch":
         return _lacking_switch(world, fact)
     hosts = _nodes_of(world, fact)
-    mute = [
-        host
-        for host in hosts
-        if not _spoke(fact.events, host, source) and not collected.has((source,), host, fact.start)
-    ]
+    uncollected = [host for host in hosts if not collected.has((source,), host, fact.start)]
+    if 2 * len(uncollected) <= len(hosts):
+        return None
+    of_host: defaultdict[str | None, list[Event]] = defaultdict(list)
+    for event in fact.events:  # of one host or of hundreds
+        of_host[event.host].append(event)
+    mute = [host for host in uncollected if not _spoke(of_host.get(host, ()), host, source)]
     if 2 * len(mute) <= len(hosts):
         return None
     what = "the kernel or system log" if source == "kernel" else "slurmd's log"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from correlator.evidence.weigh import Weigher, describe_cause
 from correlator.facts.jobs.detector import COMPLETES_S
@@ -66,7 +67,7 @@ _OF_RUN: dict[str, Callable[[Run, Fact], bool]] = {
 HARDLY_S = 300.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # treated as immutable: there is one for each verdict
 class Horizon:
     """``end`` of the run, and ``until`` when (epoch seconds) something must happen to change its verdict.
 
@@ -81,16 +82,22 @@ class Horizon:
     hosts: frozenset[str] = frozenset()
 
 
+class _Awaits(NamedTuple):
+    """An edge into a run's end. ``told``: the latest report of any of its causes, seconds after it; ``could_be``: what
+    must hold of the run."""
+
+    edge: Edge
+    told: float
+    could_be: Sequence[Callable[[Run, Fact], bool]]
+
+
 class Horizons:
     """Finds horizons in one world. ``edges``: all of them, also those without a cause among the facts."""
 
     def __init__(self, world: World, weigher: Weigher, edges: Iterable[Edge]) -> None:
         self.world, self.weigher = world, weigher
-        self._into: Mapping[str, Sequence[Edge]] = _by_effect(edges)
-        #: The latest report of any cause of an edge, seconds after it, by the edge's id.
-        self._told_s = {
-            e.id: max(kind_of(cause).told_s for cause in e.cause) for some in self._into.values() for e in some
-        }
+        self._into: Mapping[str, Sequence[_Awaits]] = _by_effect(edges)
+        self._lasts: dict[int, float] = {}
 
     def of(self, verdict: Verdict) -> Horizon | None:
         """The horizon of a verdict; None if its run ended long ago."""
@@ -102,7 +109,8 @@ class Horizons:
         if end.kind == RUN_REQUEUED.name:
             until = max(until, self._requeued(run, ended))
         causes = [hop.cause for hop in verdict.chain.hops] if verdict.chain else []
-        until = max([until, *(max(f.start, f.end or f.start, *(e.last for e in f.events)) + TOLD_S for f in causes)])
+        for cause in causes:
+            until = max(until, self._last_of(cause) + TOLD_S)
         lasting = next((f for f in causes if _may_end_otherwise(f)), None)
         return Horizon(
             ended, until, _WHAT.get(end.kind, "causes of its end may be reported"),
@@ -114,10 +122,9 @@ class Horizons:
         if self.weigher.into(end)[0] or run.job_id in self.world.het_components:
             return TOLD_S + SLACK_S  # a possible cause is known: its own causes, and what became of other runs, count
         after = LAST_LINES_S
-        for edge in self._into.get(end.kind, ()):
-            if any(word in edge.requires and not may(run, end) for word, may in _OF_RUN.items()):
+        for edge, told, could_be in self._into.get(end.kind, ()):
+            if could_be and not all(may(run, end) for may in could_be):
                 continue
-            told = self._told_s[edge.id]
             if told < TOLD_S:
                 told += max(0.0, -self.weigher.window(edge, end)[0])
             after = max(after, told + SLACK_S)
@@ -125,17 +132,30 @@ class Horizons:
                 return TOLD_S + SLACK_S
         return after
 
+    def _last_of(self, cause: Fact) -> float:
+        """The last moment of a cause. Many runs have the same cause, with hundreds of events."""
+        known = self._lasts.get(id(cause))
+        if known is None:
+            moments = (cause.start, cause.end or cause.start, *(event.last for event in cause.events))
+            known = self._lasts[id(cause)] = max(moments)
+        return known
+
     def _requeued(self, run: Run, end: float) -> float:
         """When Slurm has logged why a run was requeued: before it begins again, at the latest after half an hour."""
         again = [r.start for r in self.world.runs_of_job.get(run.job_id, ()) if r.start is not None and r.start > end]
         return min([*again, end + COMPLETES_S])
 
 
-def _by_effect(edges: Iterable[Edge]) -> Mapping[str, Sequence[Edge]]:
-    found: defaultdict[str, list[Edge]] = defaultdict(list)
+def _by_effect(edges: Iterable[Edge]) -> Mapping[str, Sequence[_Awaits]]:
+    """The edges into each kind of effect, the one first that is told of latest: it mostly answers for all."""
+    found: defaultdict[str, list[_Awaits]] = defaultdict(list)
     for edge in edges:
+        told = max(kind_of(cause).told_s for cause in edge.cause)
+        could_be = [may for word, may in _OF_RUN.items() if word in edge.requires]
         for kind in edge.effect:
-            found[kind].append(edge)
+            found[kind].append(_Awaits(edge, told, could_be))
+    for some in found.values():
+        some.sort(key=lambda one: -one.told)
     return found
 
 

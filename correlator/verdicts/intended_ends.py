@@ -25,8 +25,8 @@ _ASKED = frozenset(kind.name for kind in (USER_CANCEL, SCHED_PREEMPT, TIME_LIMIT
 
 
 def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[str, float, str, list[Event]] | None:
-    orders = [f for f in world.facts_of_job(run.job_id) if f.kind in _ASKED
-            and (run.start or run.submit or 0) - 5 <= f.start <= end.start + 60]  # fmt: skip
+    first, last = (run.start or run.submit or 0) - 5, end.start + 60
+    orders = [f for f in world.facts_of_job(run.job_id) if f.kind in _ASKED and first <= f.start <= last]
     lines = [e for f in orders for e in f.events]
     if end.kind == RUN_PREEMPTED.name:
         return "sched.preempt", 0.98, stated_ends.preempted(lines), lines
@@ -49,7 +49,7 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         when = f", {end.attrs[MEMORY_AGO]:.0f} s before its end" if outlived else ""
         why = f"one of its steps needed more memory than it had asked for{when}"
         return "app.oom", OUTLIVED_SURE if outlived else 0.95, why, _memory_events(end)
-    if end.kind == RUN_FAILED.name and (asked := _sent_signal(run, end, orders)):
+    if orders and end.kind == RUN_FAILED.name and (asked := _sent_signal(run, end, orders)):
         ago = end.start - asked[-1].start
         why = f"{named(run, str(asked[-1].attrs[UID])).split(',')[0]} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from correlator.evidence.calibration import SUREST, calibrated, covered
-from correlator.evidence.chains import Evidence
+from correlator.evidence.chains import Chain, Evidence
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs
 from correlator.facts.gpus import code_of, family_of
 from correlator.facts.jobs.kinds import RUN_NODE_FAIL, RUN_TIMEOUT
@@ -191,9 +191,12 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         verdict.explained = end.kind != RUN_TIMEOUT.name
         return verdict
     own = own_explanation(world, run, end)
-    chains_in_logs = [c for c in found.chains if not before_all_logs(weigher, c.root)]
-    chains = with_words(end, unblocked(weigher, end, chains_in_logs, verdict.rejections))
-    causes = candidates(chains, own.leak)
+    chains: list[Chain] = []
+    causes: list[tuple[Fact, float]] = []
+    if found.chains:
+        chains_in_logs = [c for c in found.chains if not before_all_logs(weigher, c.root)]
+        chains = with_words(end, unblocked(weigher, end, chains_in_logs, verdict.rejections))
+        causes = candidates(chains, own.leak)
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.others = chains

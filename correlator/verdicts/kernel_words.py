@@ -154,13 +154,13 @@ class Denials:
 
     def before(self, run: Run, end: Fact) -> list[Denied]:
         """The claims about a run's nodes before its end, in order."""
-        if not self._world.not_counted:
+        hosts = self._world.not_counted.keys() & run.nodes
+        if not hosts:
             return []
         first, last = end.start - DENIED_S, end.start + DENIED_AFTER_S
         found = [
             self._known.get(event.id) or self._told(event, why)
-            for host in {*run.nodes} & self._world.not_counted.keys() for event, why in self._of(host)
-            if first <= event.time <= last
+            for host in hosts for event, why in self._of(host) if first <= event.time <= last
         ]  # fmt: skip
         return sorted(found, key=lambda one: (one.event.time, one.event.id)) if len(found) > 1 else found
 

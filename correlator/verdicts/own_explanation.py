@@ -92,9 +92,11 @@ def peers_first(words: dict[str, list[Event]]) -> bool:
 
 
 def _peers_before(words: dict[str, list[Event]], kind: str) -> bool:
-    first = min(place_in_output(e) for e in words[kind])
-    first_peers = min((place_in_output(e) for e in words["peers"]), default=None)
-    return first_peers is not None and first_peers[0] + 1.0 < first[0]
+    peers = words["peers"]
+    if not peers:
+        return False
+    first, first_peers = min(map(place_in_output, words[kind])), min(map(place_in_output, peers))
+    return first_peers[0] + 1.0 < first[0]
 
 
 def place_in_output(event: Event) -> tuple[float, int]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Iterable
 
 from correlator.facts.gpu_holders import had_none, not_held
 from correlator.facts.gpus import XID
@@ -69,13 +70,21 @@ def _lost_peers(run: Run, lines: list[Event]) -> Fact:
     return COMM_ERROR.fact(first.time, lines[-1].time, first.sigma, first.host, run=run.key, attrs=attrs, events=tuple(lines[:20]))  # fmt: skip
 
 
+#: slurmctld's lines about the end of a run.
+_CLOSING = frozenset({
+    "slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed", "slurm.job_end", "slurm.job_cancelled", "slurm.job_timeout",
+    "slurm.job_preempted", "slurm.job_oom",
+})  # fmt: skip
+
+
 def ends(world: World) -> list[Fact]:
     """The terminal fact of every run that did not end COMPLETED."""
     facts: list[Fact] = []
-    downs = [
-        (f.host, f.attrs.get(NOTICED, f.start))
-        for f in world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name)
-    ]
+    unseen: list[Fact] = []
+    downs: defaultdict[str, list[float]] = defaultdict(list)
+    for fact in world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name):
+        downs[fact.host or ""].append(fact.attrs.get(NOTICED, fact.start))
+    faulty = {fact.host for fact in world.facts_of(XID.name)}
     launches: defaultdict[str, list[Event]] = defaultdict(list)
     for fact in world.facts_of(LAUNCH_FAILURE.name):
         launches[fact.run or ""] += fact.events
@@ -84,41 +93,49 @@ def ends(world: World) -> list[Fact]:
             continue
         kind = _KIND_OF_END.get(same_end(run.state), RUN_FAILED)
         moment = run.end if run.end is not None else run.start or run.submit or world.last
-        lines = [*of_run(run, world.by_job.get(run.job_id, ())), *of_other_parts(world, run)]
+        lines = of_run(run, world.by_job.get(run.job_id, ()))
+        if run.job_id in world.het_components:
+            lines += of_other_parts(world, run)
         if kind is RUN_NODE_FAIL and (killed := _killed_later(world, run, moment)) is not None:
             moment, lines = killed.time, [*lines, killed]
         if kind is not RUN_TIMEOUT:  # a hanging run logs that long before its limit
             lines = last_messages(lines, moment, ended_itself=kind is RUN_FAILED)
-        words: dict[str, list[Event]] = {name: [] for name in ("own", "peers", "gpu", "storage", "aftermath")}
-        for event in lines:
-            if event.kind == "job.launch_error" and is_its_users_fault(event.message):
-                words["own"].append(event)
-            elif event.kind in APPLICATION or event.kind in COMMUNICATION:
-                said = words_of(event)
-                # To a program that asked for no GPU, the driver says that there is none: nothing broke.
-                words["own" if said == "gpu" and had_none(world, run, moment) else said].append(event)
+        words = _blamed(world, run, moment, lines)
         failed = failed_nodes(world, run, lines, moment, downs)
         if kind is RUN_NODE_FAIL:
-            unseen = unseen_downs(world, run, moment, lines, failed, facts)
-            facts += unseen
-            failed = failed or sorted({fact.host for fact in unseen if fact.host})
-        memory, ago = out_of_memory(lines, run, moment, words, killed_for_memory(world, run, moment, lines))
+            found = unseen_downs(world, run, moment, lines, failed, unseen)
+            unseen += found
+            failed = failed or sorted({fact.host for fact in found if fact.host})
+        output = [e for e in lines if e.source in OUTPUT_SOURCES]
+        memory, ago = out_of_memory(lines, run, moment, words, killed_for_memory(world, run, moment, output))
         attrs: RunEnd = {
             "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),
-            "memory": memory, "memory_ago": ago, "environment": [e for e in lines if e.source in OUTPUT_SOURCES and e.kind == ENVIRONMENT_ERROR],
-            "blamed_code": _code_faults(world, run, moment), "output": [e for e in lines if e.source in OUTPUT_SOURCES and e.kind != ENVIRONMENT_ERROR], "signal": run.row.get("exit_signal"),
-            "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
+            "memory": memory, "memory_ago": ago, "environment": [e for e in output if e.kind == ENVIRONMENT_ERROR],
+            "blamed_code": [] if faulty.isdisjoint(run.nodes) else _code_faults(world, run, moment), "output": [e for e in output if e.kind != ENVIRONMENT_ERROR],
+            "signal": run.row.get("exit_signal"), "exit_code": run.row.get("exit_code"), "cancelled_by": run.row.get("cancelled_by"),
         }  # fmt: skip
-        closing = [e for e in lines if e.kind in ("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed", "slurm.job_end",
-                   "slurm.job_cancelled", "slurm.job_timeout", "slurm.job_preempted", "slurm.job_oom") and e.source == "slurmctld"
-                   and abs(e.time - moment) <= END_SLACK_S]  # fmt: skip
+        closing = [e for e in lines if e.kind in _CLOSING and e.source == "slurmctld" and abs(e.time - moment) <= END_SLACK_S]  # fmt: skip
         # slurmctld's own timestamp has milliseconds where accounting has whole seconds.
         exact = closing[0].time if closing else moment
         sigma = closing[0].sigma if closing else 0.5
         if kind is RUN_REQUEUED:
             closing += [e for e in _requeues(world, run, moment) if e not in closing]
         facts.append(kind.fact(exact, exact, sigma, None, run=run.key, attrs=attrs, events=tuple(closing)))
-    return facts
+    return [*unseen, *facts]
+
+
+def _blamed(world: World, run: Run, moment: float, lines: Iterable[Event]) -> dict[str, list[Event]]:
+    """The error lines of a run's output, by whom they blame."""
+    words: dict[str, list[Event]] = {"own": [], "peers": [], "gpu": [], "storage": [], "aftermath": []}
+    for event in lines:
+        kind = event.kind
+        if kind in APPLICATION or kind in COMMUNICATION:
+            said = words_of(event)
+            # To a program that asked for no GPU, the driver says that there is none: nothing broke.
+            words["own" if said == "gpu" and had_none(world, run, moment) else said].append(event)
+        elif kind == "job.launch_error" and is_its_users_fault(event.message):
+            words["own"].append(event)
+    return words
 
 
 #: slurmctld logs a requeue when all nodes of the run have ended it: minutes later if it has to repeat its order.

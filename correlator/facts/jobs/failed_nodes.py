@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from correlator.facts.configuration import reconfigured
 from correlator.facts.jobs.kinds import BATCH_LOST
@@ -22,11 +22,11 @@ _PART = re.compile(r"\bJobId=\d+\+\d+")
 
 
 def failed_nodes(
-    world: World, run: Run, lines: list[Event], moment: float, downs: Iterable[tuple[str | None, float]]
+    world: World, run: Run, lines: list[Event], moment: float, downs: Mapping[str, Sequence[float]]
 ) -> list[str]:
     """Nodes whose failure ended the run: named by slurmctld, else those of the run that went DOWN at its end.
 
-    ``downs``: all nodes that did, and when that was noticed.
+    ``downs``: all nodes that went DOWN, and when that was noticed.
     """
     named: set[str] = set()
     for event in lines:
@@ -40,11 +40,12 @@ def failed_nodes(
             # All components of a heterogeneous job end with one of them, possibly on a node of another component.
             part = _PART.search(event.message)
             named.update(h for h in hosts_of(event) if h in run.nodes or not run.nodes or part)
-    failed = _named_by_srun(lines)
-    named |= failed.intersection(run.nodes) or _of_another_part(world, run, failed)
+    if failed := _named_by_srun(lines):
+        named |= failed.intersection(run.nodes) or _of_another_part(world, run, failed)
     if run.row.get("failed_node"):
         named.add(str(run.row["failed_node"]))
-    named.update(host for host, noticed in downs if abs(noticed - moment) <= END_SLACK_S and host and host in run.nodes)
+    if not downs.keys().isdisjoint(run.nodes):
+        named.update(h for h in run.nodes if any(abs(at - moment) <= END_SLACK_S for at in downs.get(h, ())))
     return sorted(named)
 
 
@@ -77,9 +78,9 @@ UNSEEN_S = 1000.0
 
 
 def unseen_downs(
-    world: World, run: Run, moment: float, lines: Iterable[Event], named: list[str], found: list[Fact]
+    world: World, run: Run, moment: float, lines: Iterable[Event], named: list[str], found: Iterable[Fact]
 ) -> list[Fact]:
-    """``node.down`` without slurmctld's line.
+    """``node.down`` without slurmctld's line, besides those that were ``found`` so for other runs.
 
     The run's end names a node, or accounting reports that one failed. In the second case there must be only one node,
     and srun must name no other, or something that sets nodes DOWN must have happened on a few of them or on the switch
@@ -94,7 +95,7 @@ def unseen_downs(
         return []
     failed = {
         f.host for f in [*world.facts_of(NODE_DOWN.name, NODE_REBOOT.name, ADMIN_DOWN.name), *found]
-        if f.kind.startswith(("node.", "admin.")) and _went_down_by(f, run, moment)
+        if _went_down_by(f, run, moment)
     }  # fmt: skip
     if named:
         return [_unseen(world, run, host, moment) for host in named if host not in failed]

@@ -31,8 +31,11 @@ def last_messages(lines: list[Event], end: float, *, ended_itself: bool) -> list
 
     Nothing is left out for a run that ended by itself and logged no error later.
     """
+    early = end - LIVED_S
+    if not [e for e in lines if e.time < early and e.source in OUTPUT_SOURCES]:
+        return lines  # as nearly always; a wait would only add to the time that counts
     waited = logged_timeout([e for e in lines if e.kind in COMMUNICATION]) or 0.0
-    since = end - LIVED_S - waited
+    since = early - waited
     old = [e for e in lines if e.time < since and e.source in OUTPUT_SOURCES]
     errors = any(e.time >= since and e.kind in _ERRORS and e.source in OUTPUT_SOURCES for e in lines)
     if not old or (ended_itself and not errors):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 from correlator.facts.jobs.lines import LIVED_S, between
-from correlator.facts.jobs.output import OUTPUT_SOURCES
 from correlator.facts.world import World
 from correlator.model.moments import UNSTAMPED_S, seconds_of
 from correlator.model.nouns import Event, Run
@@ -25,15 +24,18 @@ def out_of_memory(
 
     A step does not count if its script ran on long after it, or then failed for another reason.
     """
+    messages = [e for e in lines if e.kind in _MEMORY and not _MET_LIMIT.search(e.message)]
+    short = [s for s in run.steps if _is_oom(s)]
+    if not (messages or short or killed):
+        return [], 0.0  # as for nearly every run
     later = max(
         (e.time for moments in ("own", "peers", "gpu", "storage") for e in words[moments]), default=float("-inf")
     )
-    messages = [e for e in lines if e.kind in _MEMORY and not _MET_LIMIT.search(e.message)]
-    steps = [(end, s) for s in run.steps if _is_oom(s) and (end := seconds_of(s.get("end"))) is not None]
+    steps = [(end, s) for s in short if (end := seconds_of(s.get("end"))) is not None]
     if steps or any(e.sigma < UNSTAMPED_S for e in messages):  # output without timestamps is placed at the run's end
         messages = [e for e in messages if e.sigma < UNSTAMPED_S]
     moments: list[tuple[float, object]] = [*((e.time, e) for e in messages), *steps]
-    moments += [(moment, s) for s in run.steps if _is_oom(s) and s.get("end") is None]
+    moments += [(moment, s) for s in short if s.get("end") is None]
     moments = [(time, what) for time, what in moments if later - time <= KILLED_S and moment - time <= LIVED_S]
     moments += [(moment, what) for what in killed]
     return [what for _, what in moments], moment - max((time for time, _ in moments), default=moment)
@@ -50,15 +52,16 @@ KILLED_S = 60.0
 _KILLED = re.compile(r"\bkilled\b|out of memory|exit code 137|signal:? 9\b", re.IGNORECASE)
 
 
-def killed_for_memory(world: World, run: Run, moment: float, lines: list[Event]) -> list[object]:
-    """The kernel killed a process of this run because its node had no memory left, beyond any limit of Slurm's."""
+def killed_for_memory(world: World, run: Run, moment: float, output: list[Event]) -> list[object]:
+    """The kernel killed a process of this run because its node had no memory left, beyond any limit of Slurm's.
+
+    ``output``: the lines of the run's output about its end.
+    """
     number, signal = str(run.row.get("exit_code")), str(run.row.get("exit_signal"))
-    if (
-        "9" not in (number, signal)
-        and number != "137"
-        and not any(_KILLED.search(e.message) for e in lines if e.source in OUTPUT_SOURCES)
-    ):
-        return []
+    if "9" not in (number, signal) and number != "137":
+        told = output and any(_KILLED.search(e.message) for e in output)
+        if not told:
+            return []
     found: list[object] = []
     for event in (
         e for host in run.nodes for e in between(world.by_host.get(host, ()), moment - KILLED_S, moment + 5.0)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
+from typing import TypeVar
 
 from correlator.model.nouns import Event
 from parsers.documents.fields import number
+
+T = TypeVar("T")
 
 OUTPUT_SOURCES = ("job_stdout", "job_stderr")
 
@@ -63,6 +66,12 @@ def words_of(event: Event) -> str:
 
 #: Every pass looks at the output of the window again. Longer lines are not kept: users write them.
 _KEPT_TEXT = 500
+
+
+def remembered(ask: Callable[[str], T]) -> Callable[[str], T]:
+    """What ``ask`` answers about a text, kept for as many texts as the windows of some passes hold."""
+    known = lru_cache(maxsize=4096)(ask)
+    return lambda text: known(text) if len(text) <= _KEPT_TEXT else ask(text)
 
 
 def _words(message: str, kind: str) -> str:

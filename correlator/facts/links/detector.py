@@ -58,9 +58,10 @@ class Aliases:
 
     def _learn_all(self, world: World) -> None:
         for event in world.kinds("nic.link_down", "nic.link_up", "nic.error", "nic.module_event"):
-            named = [
-                (rank, str(event.entities[k])) for k, rank in _NAMES.items() if event.entities.get(k) not in (None, "")
-            ]
+            entities = event.entities
+            if "ibdev" not in entities and "pci" not in entities:
+                continue  # as most lines: one name at most
+            named = [(rank, str(entities[k])) for k, rank in _NAMES.items() if entities.get(k) not in (None, "")]
             if event.host and len(named) > 1:
                 rank, best = min(named)
                 for _, name in named:
@@ -158,9 +159,12 @@ def _with_bonds(world: World, nic: list[Fact]) -> list[Fact]:
     once (802.3ad) and so logs nothing, all legs with carrier go on.
     """
     bonded = [_with_legs(world, fact) for fact in nic]
+    taken_over = world.by_kind.get("nic.failover")
+    if not taken_over:
+        return bonded
     near = _Near(bonded)
     stand_ins: dict[int, str] = {}
-    for event in world.by_kind.get("nic.failover", ()):
+    for event in taken_over:
         active = event.entities.get("port")
         for fact in near.of(event.host, event.time, FAILS_OVER_S) if active and event.entities.get("bond") else ():
             if fact.device != active:
@@ -227,6 +231,8 @@ def _intervals(host: str, device: str | None, switch: str | None, port: str | No
 
 def _merge_ends(world: World, nic: list[Fact], ports: list[Fact]) -> list[Fact]:
     nic = [_with_role(world, fact) for fact in nic]
+    if not ports:
+        return [f for f in nic if f.host]
     near, merged = _Near(nic), {id(fact): fact for fact in nic}
     rest: list[Fact] = []
     for port in sorted(ports, key=lambda f: f.key):
