@@ -16,6 +16,7 @@ import pytest
 import structlog
 from argon2 import PasswordHasher, Type
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
 from xdist.remote import Producer
 from xdist.scheduler import LoadFileScheduling
 
@@ -29,6 +30,10 @@ from web.access import passwords
 settings.register_profile("fixed", deadline=None, derandomize=True, max_examples=15)
 settings.register_profile("fuzz", deadline=None, max_examples=FUZZ or 1_000, print_blob=True)
 settings.load_profile("fuzz" if FUZZ else "fixed")
+if not FUZZ:
+    # Hypothesis also draws constants of the modules that a process loaded: fixed examples would change with any of the
+    # code, and with the files that run. Each process would parse or look up 900 files for them.
+    providers._get_local_constants = lambda: providers._local_constants
 
 # Hundreds of processes start in a run: bytecode that is not kept would be compiled in each of them, half a second of CPU.
 sys.dont_write_bytecode = False

@@ -1,8 +1,10 @@
 """Engines that closed stores in memory left, for the next such stores of the process.
 
 Only one that is as it was started is kept: nobody else has a connection to it, nobody locked its settings (the first
-query in KQL does), no database is attached, and its own has only the schemas of a store, which are dropped. Settings
-are set again whenever a store is opened (``store.duckdb.opening.set_up``). ``store/test_idle_engines.py`` tests this.
+query in KQL does), no database is attached, and its own has only the schemas of a store. If these are those of a new
+store, only the tables that had rows are made anew: that takes a third of the CPU of making all tables and views.
+Otherwise the schemas are dropped. Settings are set again whenever a store is opened (``store.duckdb.opening.set_up``).
+``store/test_idle_engines.py`` tests this.
 """
 
 from __future__ import annotations
@@ -28,12 +30,18 @@ _process = os.getpid()
 #: The engine of each store's connection.
 _engines: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, duckdb.DuckDBPyConnection] = weakref.WeakKeyDictionary()
 
-_IS_AS_STARTED = f"""SELECT current_setting('lock_configuration') IS NOT DISTINCT FROM false
+#: Those with the schemas of a new store: what these had when they were made (``_THERE`` without the rows).
+_made: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[tuple[str, str], str]] = weakref.WeakKeyDictionary()
+
+_IS_AS_STARTED = """SELECT current_setting('lock_configuration') IS NOT DISTINCT FROM false
     AND (SELECT count FROM duckdb_connection_count()) = 1
-    AND NOT EXISTS (FROM duckdb_databases() WHERE database_name NOT IN ('memory', 'system', 'temp'))
-    AND NOT EXISTS (FROM duckdb_schemas() WHERE database_name = 'memory' AND NOT internal AND schema_name NOT IN {SCHEMAS})
-    AND NOT EXISTS (FROM duckdb_tables() WHERE schema_name = 'main')
-    AND NOT EXISTS (FROM duckdb_views() WHERE schema_name = 'main' AND NOT internal)"""
+    AND NOT EXISTS (FROM duckdb_databases() WHERE database_name NOT IN ('memory', 'system', 'temp'))"""
+#: What the database in memory has: of a table its SQL, of a view its number, since nothing makes one anew. And how many
+#: rows a table had since it was made, those that were deleted included.
+_THERE = """SELECT schema_name, '', '', 0 FROM duckdb_schemas() WHERE database_name = 'memory' AND NOT internal
+    UNION ALL SELECT schema_name, table_name, sql, estimated_size FROM duckdb_tables() WHERE database_name = 'memory'
+    UNION ALL SELECT schema_name, view_name, view_oid::VARCHAR, 0 FROM duckdb_views()
+        WHERE database_name = 'memory' AND NOT internal"""
 
 
 def connect(folder: Path | None, target: str, *, read_only: bool) -> duckdb.DuckDBPyConnection:
@@ -49,6 +57,21 @@ def connect(folder: Path | None, target: str, *, read_only: bool) -> duckdb.Duck
     return connection
 
 
+def has_schemas(connection: duckdb.DuckDBPyConnection) -> bool:
+    """Whether the engine of a store in memory has the schemas of a new store already."""
+    return _engines.get(connection) in _made
+
+
+def made_schemas(connection: duckdb.DuckDBPyConnection) -> None:
+    """To be called once these were made in an engine that had none."""
+    if (engine := _engines.get(connection)) is not None:
+        _made[engine] = _named(engine.execute(_THERE).fetchall())
+
+
+def _named(there: list[tuple[str, str, str, int]]) -> dict[tuple[str, str], str]:
+    return {(schema, name): text for schema, name, text, _ in there}
+
+
 def close(store: DuckStore) -> None:
     """As the product closes a store; afterwards its engine is idle, if the next store can use it."""
     engine = _engines.pop(store._connection, None)
@@ -62,8 +85,16 @@ def _is_reset(engine: duckdb.DuckDBPyConnection) -> bool:
     try:
         if len(_idle) == MOST or engine.execute(_IS_AS_STARTED).fetchall() != [(True,)]:
             return False
-        for name in SCHEMAS:
-            engine.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
+        there = engine.execute(_THERE).fetchall()
+        if not {schema for schema, *_ in there} <= set(SCHEMAS):
+            return False
+        if _named(there) == _made.get(engine):
+            used = [f'DROP TABLE {schema}."{name}"; {sql}' for schema, name, sql, rows in there if rows]
+            engine.execute("\n".join(used))
+        else:
+            _made.pop(engine, None)
+            for name in SCHEMAS:
+                engine.execute(f"DROP SCHEMA IF EXISTS {name} CASCADE")
     except duckdb.Error:
         return False
     _idle.append(engine)

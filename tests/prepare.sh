@@ -11,7 +11,8 @@ want() { # want PROGRAM PACKAGE...: ask for the packages if the program is not t
     PATH=$PATH:/usr/sbin:/sbin command -v "$program" >/dev/null 2>&1 || wanted="$wanted $*"
 }
 
-want chromium chromium
+want chromium-headless-shell chromium-headless-shell # the browser of the tests, half as expensive as the whole one
+command -v chromium-headless-shell >/dev/null 2>&1 || want chromium chromium
 want slurmctld slurm-wlm slurmctld
 want slurmd slurmd
 want slurmdbd slurmdbd

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,10 @@ from sqlalchemy.sql.elements import ClauseElement
 
 from store.duckdb.dialect import spelled
 from store.errors import EngineError, NoSuchTable
+
+# ``connection.sql`` would plan a query a second time for its frame: 0.6 ms, a third of most of them. Copying the rows of
+# a large one takes longer than that from some 10,000 rows on (14 of 50 ms for 200,000).
+warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 
 @contextmanager
@@ -59,7 +64,7 @@ class Asks(ABC):
     def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
         """A frame of SQL in the engine's own dialect; for code of the store only."""
         with store_errors():
-            return frame_of(self.cursor().sql(sql, params=parameters))
+            return frame_of(self.cursor(), sql, parameters)
 
 
 def rows_of(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
@@ -68,8 +73,9 @@ def rows_of(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
-def frame_of(relation: duckdb.DuckDBPyRelation) -> pl.DataFrame:
+def frame_of(connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None) -> pl.DataFrame:
     """A query's result as a frame."""
-    data = pl.from_arrow(relation.to_arrow_table())
+    result = connection.execute(sql, parameters) if parameters is not None else connection.execute(sql)
+    data = pl.from_arrow(result.to_arrow_table())
     assert isinstance(data, pl.DataFrame)
     return data

@@ -42,7 +42,7 @@ class DuckWriter:
         """The same as a frame."""
         text, values = spelled(question)
         with store_errors():
-            return frame_of(self.connection.sql(text, params=values))
+            return frame_of(self.connection, text, values)
 
     def change(self, statement: UpdateBase) -> int:
         """Runs an insert, update or delete; returns the number of rows it changed."""

@@ -43,6 +43,37 @@ def test_the_next_store_is_empty_and_has_its_own_instance(_idle: list[Any]) -> N
     assert _idle == [engine]
 
 
+def test_numbers_of_rows_start_again(_idle: list[Any]) -> None:
+    with DuckStore(None) as store:
+        store.add({"jobs": jobs()})
+        with store.transaction() as writing:
+            writing.execute("DELETE FROM raw.jobs")
+    with DuckStore(None) as store:
+        store.add({"jobs": jobs()})
+        assert store.rows("SELECT rowid AS row FROM raw.jobs") == [{"row": 0}]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "ALTER TABLE raw.jobs ADD COLUMN left_over INTEGER", "CREATE TABLE raw.left_over (n INTEGER)", "DROP TABLE raw.links",
+        'CREATE OR REPLACE VIEW kql."Jobs" AS SELECT 1 AS n', 'DROP VIEW kql."Jobs"', "CREATE VIEW kql.left_over AS SELECT 1 AS n",
+    ],
+)  # fmt: skip
+def test_a_schema_that_was_changed_is_made_anew(change: str, _idle: list[Any]) -> None:
+    columns = (
+        "SELECT schema_name, table_name, column_name, data_type FROM duckdb_columns() WHERE NOT internal ORDER BY ALL"
+    )
+    with DuckStore(None) as store:
+        new = store.rows(columns)
+        store.cursor().execute(change)
+        assert store.rows(columns) != new
+    (engine,) = _idle
+    with DuckStore(None) as store:
+        assert _idle == [] and store.rows(columns) == new
+    assert _idle == [engine]
+
+
 LEFT: dict[str, Callable[[DuckStore], object]] = {
     "locked by a query": lambda store: harden(store.cursor()),
     "a table": lambda store: store.cursor().execute("CREATE TABLE left_over (n INTEGER)"),

@@ -121,6 +121,7 @@ async function late() {
     const body = await answer.json();
     if (!body.late) return;
     chip.querySelector('span').textContent = `${body.late} of ${body.total} streams came late`;
+    chip.title = chip.textContent.trim();
     chip.hidden = false;
   } catch {
     /* The service is down; the next page reports it better than a chip could. */
