@@ -120,13 +120,6 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-def operators(query: str) -> tuple[str, ...]:
-    """The words and signs of a query that compare and combine, which are its kind."""
-    named = r"\b(?:has\w*|contains\w*|\w+swith\w*|in~?|matches|extend|let|join|union|not|or|and|Syslog|dmesg_raw_CL)(?![\w~])|!has|[!=]=|=~"
-    return tuple(re.findall(named, re.sub(r'"[^"]*"', "", query)))
-
-
-@pytest.mark.one_of_each(kind=operators)
 @pytest.mark.parametrize(("query", "count"), CONDITIONS)
 def test_the_answer_is_that_of_the_scan(
     query: str, count: int | None, store: DuckStore, monkeypatch: pytest.MonkeyPatch
