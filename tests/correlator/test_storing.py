@@ -23,14 +23,13 @@ def fail(writer: Writer) -> None:
     writer.ask(sa.select(STREAMS))  # nothing was ever received here
 
 
-def test_what_is_committed_is_there_and_what_waited_is_done() -> None:
-    waited: list[str] = []
+def test_what_is_committed_is_there() -> None:
     with open_store(None) as store:
         with Storing(store) as storing:
             storing.submit(say, "one")
             storing.submit(say, name="two")
-            storing.commit(lambda: waited.append("done"))
-        assert (store.fact("one"), store.fact("two"), waited) == ("told", "told", ["done"])
+            storing.commit()
+        assert (store.fact("one"), store.fact("two")) == ("told", "told")
 
 
 def test_what_is_left_or_given_up_is_not_there() -> None:
@@ -52,14 +51,14 @@ def test_what_the_database_refuses_is_raised_and_nothing_is_stored() -> None:
         with pytest.raises(NoSuchTable), Storing(store) as storing:
             storing.submit(say, "before")
             storing.submit(fail)
-            storing.commit(lambda: None)
+            storing.commit()
         store.set_fact("behind", "told")
         assert (store.fact("before"), store.fact("behind")) == (None, "told")
 
 
 def test_nothing_begun_is_nothing_stored() -> None:
     with open_store(None) as store, Storing(store) as storing:
-        storing.commit(lambda: None)
+        storing.commit()
         store.set_fact("free", "told")
         assert store.fact("free") == "told"
 
