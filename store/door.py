@@ -81,8 +81,8 @@ class Asks(Protocol):
         """Rows as dicts, by the names of the question's columns. Times are naive UTC. Raises ``EngineError``;
         ``NoSuchTable`` if an older version created the store, or the reader may not see the table."""
 
-    def ask_frame(self, question: Question) -> pl.DataFrame:
-        """The same as a frame, for many rows."""
+    def ask_frame(self, question: Question, *, many: bool = False) -> pl.DataFrame:
+        """The same as a frame. ``many``: of so many rows that the engine is not to hold them twice."""
 
     def cursor(self) -> Any:
         """A connection for ``queries.kql`` to run a compiled query on, with the engine's own SQL and errors."""
@@ -102,7 +102,7 @@ class Writer(Protocol):
     def ask(self, question: Question | UpdateBase) -> list[dict[str, Any]]:
         """Rows as the transaction sees them; also for a change that returns some."""
 
-    def ask_frame(self, question: Question) -> pl.DataFrame:
+    def ask_frame(self, question: Question, *, many: bool = False) -> pl.DataFrame:
         """The same as a frame."""
 
     def change(self, statement: UpdateBase) -> int:

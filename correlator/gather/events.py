@@ -92,7 +92,7 @@ def with_unstamped(
 
 def stamped(store: Asks, cluster: str | None, source: Source = ALL) -> pl.DataFrame:
     """The event lines of a cluster that have a time."""
-    return store.ask_frame(event_lines.stamped(cluster, source))
+    return store.ask_frame(event_lines.stamped(cluster, source), many=source is ALL)
 
 
 def order(event: Event) -> tuple[float, str, str, str, str]:

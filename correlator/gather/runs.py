@@ -67,7 +67,7 @@ def gather(
     ``known``: the zones of accounting. ``stepped``: the store may have rows about steps. ``moved``: given if clocks were off.
     """
     steps = store.ask(job_rows.steps(cluster)) if stepped else []
-    table = store.ask_frame(job_rows.job_rows(cluster))
+    table = store.ask_frame(job_rows.job_rows(cluster), many=True)
     table, steps = known.corrected(table), known.corrected_steps(steps, table)
     if moved is not None:
         table, steps = in_true_time(table, steps, events, moved)

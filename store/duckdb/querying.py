@@ -16,7 +16,7 @@ from store.duckdb.dialect import spelled
 from store.errors import EngineError, NoSuchTable
 
 # ``connection.sql`` would plan a query a second time for its frame: 0.6 ms, a third of most of them. Copying the rows of
-# a large one takes longer than that from some 10,000 rows on (14 of 50 ms for 200,000).
+# a large one takes longer than that from some 10,000 rows on (14 of 50 ms for 200,000), and memory.
 warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
 
 
@@ -47,10 +47,10 @@ class Asks(ABC):
         text, values = spelled(question)
         return self.rows(text, values)
 
-    def ask_frame(self, question: ClauseElement) -> pl.DataFrame:
-        """An answer as a frame, for many rows. Raises like ``ask``."""
+    def ask_frame(self, question: ClauseElement, *, many: bool = False) -> pl.DataFrame:
+        """An answer as a frame. ``many``: of so many rows that they are not to be held twice. Raises like ``ask``."""
         text, values = spelled(question)
-        return self.frame(text, values)
+        return self.frame(text, values, many=many)
 
     def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
         """Rows of SQL in the engine's own dialect; for code of the store only."""
@@ -61,10 +61,10 @@ class Asks(ABC):
             finally:
                 cursor.close()
 
-    def frame(self, sql: str, parameters: object = None) -> pl.DataFrame:
+    def frame(self, sql: str, parameters: object = None, *, many: bool = False) -> pl.DataFrame:
         """A frame of SQL in the engine's own dialect; for code of the store only."""
         with store_errors():
-            return frame_of(self.cursor(), sql, parameters)
+            return frame_of(self.cursor(), sql, parameters, many=many)
 
 
 def rows_of(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
@@ -73,9 +73,15 @@ def rows_of(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
-def frame_of(connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None) -> pl.DataFrame:
+def frame_of(
+    connection: duckdb.DuckDBPyConnection, sql: str, parameters: object = None, *, many: bool = False
+) -> pl.DataFrame:
     """A query's result as a frame."""
-    result = connection.execute(sql, parameters) if parameters is not None else connection.execute(sql)
-    data = pl.from_arrow(result.to_arrow_table())
+    if many:
+        table = connection.sql(sql, params=parameters).to_arrow_table()
+    else:
+        result = connection.execute(sql, parameters) if parameters is not None else connection.execute(sql)
+        table = result.to_arrow_table()
+    data = pl.from_arrow(table)
     assert isinstance(data, pl.DataFrame)
     return data

@@ -38,11 +38,11 @@ class DuckWriter:
             self._note(question, len(found))
         return found
 
-    def ask_frame(self, question: Question) -> pl.DataFrame:
+    def ask_frame(self, question: Question, *, many: bool = False) -> pl.DataFrame:
         """The same as a frame."""
         text, values = spelled(question)
         with store_errors():
-            return frame_of(self.connection, text, values)
+            return frame_of(self.connection, text, values, many=many)
 
     def change(self, statement: UpdateBase) -> int:
         """Runs an insert, update or delete; returns the number of rows it changed."""

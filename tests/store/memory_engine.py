@@ -52,7 +52,7 @@ class MemoryWriter:
             rows = sorted(rows, key=lambda row: row[column.name])
         return [{column.name: row[column.name] for column in question.selected_columns} for row in rows]
 
-    def ask_frame(self, question: Any) -> pl.DataFrame:
+    def ask_frame(self, question: Any, *, many: bool = False) -> pl.DataFrame:
         return pl.DataFrame(self.ask(question))
 
     def change(self, statement: UpdateBase) -> int:
@@ -112,7 +112,7 @@ class MemoryStore:
             raise NoSuchTable("nothing was ever received here")
         return MemoryWriter(self._tables, lambda *_: None).ask(question)
 
-    def ask_frame(self, question: Any) -> pl.DataFrame:
+    def ask_frame(self, question: Any, *, many: bool = False) -> pl.DataFrame:
         return pl.DataFrame(self.ask(question))
 
     @contextmanager
