@@ -8,8 +8,9 @@ import os
 import shutil
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import cache
+from inspect import signature
 from pathlib import Path
 
 import pytest
@@ -109,17 +110,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile 
     return ByFile(config, log) if config.getoption("dist") == "loadfile" else None
 
 
-def mark_every(items: list[pytest.Item]) -> None:
-    """Of a test marked ``every(n)``, the first case and each n-th after it stay in ``make test``; the others are long."""
-    seen: Counter[str] = Counter()
+def mark_one_of_each(items: Sequence[pytest.Item]) -> None:
+    """Of a test marked ``one_of_each(kind=...)``, the first case of each kind stays in ``make test``; the others are long.
+
+    ``kind`` is a function of some of a case's values, by their names. A case that is long by itself is passed over."""
+    seen: set[tuple[str, object]] = set()
     for item in items:
-        mark = item.get_closest_marker("every")
+        mark = item.get_closest_marker("one_of_each")
         if mark is None or item.get_closest_marker("long") is not None:
             continue
-        test = item.nodeid.partition("[")[0]
-        if seen[test] % mark.args[0]:
+        kind, values = mark.kwargs["kind"], item.callspec.params  # type: ignore[attr-defined]
+        found = item.nodeid.partition("[")[0], kind(**{name: values[name] for name in signature(kind).parameters})
+        if found in seen:
             item.add_marker(pytest.mark.long)
-        seen[test] += 1
+        seen.add(found)
 
 
 #: Files that take long and come late in the alphabet. They run first: a long one at the end would leave the other
@@ -129,7 +133,7 @@ LONGEST = ("test_web_contrast.py", "test_rights_by_construction.py", "test_broke
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is long
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    mark_every(items)
+    mark_one_of_each(items)
     items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
 
 
@@ -179,6 +183,19 @@ def _one_schema() -> None:
     from tests.copied_schema import share_schema
 
     share_schema()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_look_at_installed_packages() -> Iterator[None]:
+    """A look through all installed packages takes three milliseconds of CPU, and a command takes a dozen looks. A test that
+    adds a package adds a folder to the path."""
+    from parsers import extensions
+
+    look = extensions.entry_points
+    looked = cache(lambda group, path: look(group=group))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(extensions, "entry_points", lambda group: looked(group, tuple(sys.path)))
+        yield
 
 
 @pytest.fixture(autouse=True)

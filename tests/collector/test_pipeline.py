@@ -152,7 +152,6 @@ def test_the_lines_of_a_stream_are_numbered_on(store: DuckStore, spool: Spool, b
     assert (source["host"], source["lines"]) == ("gpu01", 3)
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("fault", ["kills", "gives_out", "trips", "undecodable", "unknown"])
 def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str, store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:  # fmt: skip
     for number in range(9):
@@ -181,30 +180,27 @@ def test_a_poison_batch_is_set_aside_whole_and_all_others_are_stored(fault: str,
     assert running.ledger.quarantined == 0
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize(
-    "record",
-    [
-        {"blind": {"from": -9e16, "to": 0, "reason": "before the year 1"}},
-        {"blind": {"from": "0001-01-01T00:00:00+14:00", "to": 0}},
-        {"blind": {"from": 0, "to": 0, "reason": "half a character \ud800"}},
-        {"status": {"a": 1}, "boot_time": -9e16},
-        {"raw": "a line", "time": -9e16, "read": 9.9e16},
-        {"message": "an object around a line", "time": "9999-12-31T23:59:59-12:00"},
-        {"raw": "<13>1 9999-12-31T23:59:59-12:00 gpu07 app - - - x"},
-        {"raw": "0000-01-01T00:00:00Z gpu07 app: x"},
-    ],
-    ids=str,
+#: Found by reading: one such record, and nothing was stored any more, or the store could not be opened again.
+HOSTILE: tuple[dict[str, Any], ...] = (
+    {"blind": {"from": -9e16, "to": 0, "reason": "before the year 1"}},
+    {"blind": {"from": "0001-01-01T00:00:00+14:00", "to": 0}},
+    {"blind": {"from": 0, "to": 0, "reason": "half a character \ud800"}},
+    {"status": {"a": 1}, "boot_time": -9e16},
+    {"raw": "a line", "time": -9e16, "read": 9.9e16},
+    {"message": "an object around a line", "time": "9999-12-31T23:59:59-12:00"},
+    {"raw": "<13>1 9999-12-31T23:59:59-12:00 gpu07 app - - - x"},
+    {"raw": "0000-01-01T00:00:00Z gpu07 app: x"},
 )
-def test_what_a_sender_says_neither_ends_storing_nor_spoils_the_store(record: dict[str, Any], store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:  # fmt: skip
-    """Found by reading: one such record, and nothing was stored any more, or the store could not be opened again."""
-    spool.append(
-        {"kind": "ingest", "form": "records", "received": NOW}, json.dumps({"host": "a", **record}).encode()
-    ).result(120)
-    put(spool, "behind it")
+
+
+def test_what_a_sender_says_neither_ends_storing_nor_spoils_the_store(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline]) -> None:  # fmt: skip
     running = begin()
-    assert running.drain(120) and running.trouble is None
-    assert "behind it" in raws(store) and not store.rows("SELECT * FROM intake.quarantine")
+    for number, record in enumerate(HOSTILE):
+        body = json.dumps({"host": f"a{number}", **record}).encode()
+        spool.append({"kind": "ingest", "form": "records", "received": NOW}, body).result(120)
+        put(spool, f"behind {number}")
+        assert running.drain(120) and running.trouble is None, record
+        assert f"behind {number}" in raws(store) and not store.rows("SELECT * FROM intake.quarantine"), record
     Ledger(store, spool.id)
     for table in ("raw.logs", "intake.blind", "intake.sources", "intake.nodes"):
         moments = [value for row in store.rows(f"SELECT * FROM {table}") for value in row.values()]

@@ -124,7 +124,6 @@ def damaged(copy: Path, how: str) -> str:
     return f"{copies.NOTE} cannot be read"
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "how",
     ["a byte of the database", "a closed day is gone", "a closed day is shorter", "another log", "rows were added", "no note", "half a note"],

@@ -9,8 +9,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import polars as pl
@@ -20,11 +23,13 @@ from collector.ingest import Ingest
 from collector.senders import Limits
 from correlator.engine import correlate
 from faultline import checking, private
+from faultline.access import open_for_reading
 from faultline.checking import check_all
 from parsers.patterns import Catalogue
-from store import disowned, open_store
+from store import disowned, is_store, open_store
 from store.duckdb.store import DuckStore
 from tests.collector.running import ROOT
+from tests.correlator.rows import rows_in
 from tests.faultline import certificates
 from tests.line_parser import line_parser
 from web.access.passwords import SCRYPT
@@ -67,14 +72,27 @@ def statements() -> Iterator[str]:
                     yield longest
 
 
+@cache
+def _rows(files: tuple[tuple[str, str], ...]) -> dict[str, pl.DataFrame]:
+    """The rows of these logs: several sites have the same."""
+    with TemporaryDirectory() as folder, open_store(None) as store:
+        for name, text in files:
+            (Path(folder) / name).parent.mkdir(parents=True, exist_ok=True)
+            (Path(folder) / name).write_text(text, "utf-8")
+        Ingest(store, parser=line_parser()).run([Path(folder)])
+        return rows_in(store)
+
+
 class Site:
     """A folder with a secure configuration: no statement is made about it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.data = folder, folder / "data"
+    def __init__(self, folder: Path, close: ExitStack) -> None:
+        self.folder, self.data, self._close = folder, folder / "data", close
         private.begin(self.data)
         self.users = Users(folder / "users.toml", {"ada": HASHED})
         self.top = {"listen": '"127.0.0.1:0"', "data": f'"{self.data}"', "syslog": "[]"}
+        #: In memory; None: what lies in the folder of the data, if anything does.
+        self.kept: DuckStore | None = None
         self.tables: dict[str, dict[str, str]] = {
             "access": {"users": f'"{self.users.path}"', "operate": '["ada"]'},
         }
@@ -116,14 +134,10 @@ class Site:
         self.users = Users(self.users.path, {"ada": HASHED}, {"grafana": hashed_token("1", **ends)})
 
     def store(self, files: dict[str, str], change: Callable[[DuckStore], object] = lambda store: None) -> None:
-        logs = self.folder / "logs"
-        for name, text in files.items():
-            (logs / name).parent.mkdir(parents=True, exist_ok=True)
-            (logs / name).write_text(text, "utf-8")
-        with open_store(self.data) as store:
-            if files:
-                Ingest(store, parser=line_parser()).run([logs])
-            change(store)
+        """The site's store, in memory: that costs half of one on disk."""
+        self.kept = self._close.enter_context(open_store(None))
+        self.kept.add(_rows(tuple(files.items())))
+        change(self.kept)
 
     def told(self, capsys: pytest.CaptureFixture[str]) -> str:
         self.write()
@@ -163,7 +177,8 @@ def archived(state: str, size: int, content: bytes | None) -> Callable[[Site], N
 
     def make(site: Site) -> None:
         row = f"INSERT INTO raw.archive (file, state, lines, bytes, digest, clusters) VALUES ('2026/a.parquet', '{state}', 3, {size}, '', [])"
-        site.store({}, sql(row))
+        with open_store(site.data) as store:
+            sql(row)(store)
         if content is not None:
             (site.data / "archive" / "2026").mkdir(parents=True)
             (site.data / "archive" / "2026" / "a.parquet").write_bytes(content)
@@ -172,7 +187,7 @@ def archived(state: str, size: int, content: bytes | None) -> Callable[[Site], N
 
 
 def stray(site: Site) -> None:
-    site.store({})
+    open_store(site.data).close()
     (site.data / "archive" / "2026").mkdir(parents=True)
     (site.data / "archive" / "2026" / "b.parquet").write_bytes(b"x")
 
@@ -369,11 +384,15 @@ def several_changes(lines: str, *accounted: str) -> Callable[[DuckStore], object
 
 
 @pytest.fixture
-def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(checking, "_edges", lambda paths, catalogue: [])  # test_edge_tests runs them
     monkeypatch.setattr(Catalogue, "check", lambda catalogue: [])  # test_house runs it
     monkeypatch.setattr(checking, "_dashboards", lambda settings: [])  # test_check_dashboards runs it
-    return Site(tmp_path)
+    with ExitStack() as close:
+        made = Site(tmp_path, close)
+        monkeypatch.setattr(checking, "is_store", lambda folder: made.kept is not None or is_store(folder))
+        monkeypatch.setattr(checking, "open_for_reading", lambda folder: nullcontext(made.kept) if made.kept else open_for_reading(folder))  # fmt: skip
+        yield made
 
 
 def test_every_statement_has_a_site() -> None:
@@ -388,7 +407,6 @@ def test_a_shut_site_is_reported_nothing(site: Site, capsys: pytest.CaptureFixtu
     assert "all is well" in reported and "OPEN" not in reported and "WRONG" not in reported
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("begin", SITES)
 def test_it_appears(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     SITES[begin].shown(site)
@@ -396,7 +414,6 @@ def test_it_appears(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) 
     assert _said(begin, reported), reported
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("begin", SITES)
 def test_it_does_not_appear(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     SITES[begin].not_shown(site)

@@ -6,7 +6,7 @@ import pytest
 import whole_files
 
 from parsers.documents import REGISTRY
-from parsers.engine import LineParser
+from tests.line_parser import line_parser
 
 here = pytest.mark.skipif(not whole_files.FOLDER.exists(), reason="../shared/data/raw is not here")
 RECOGNISED = (
@@ -16,11 +16,10 @@ RECOGNISED = (
 )  # fmt: skip
 
 
-@pytest.mark.every(3)
 @here
 @pytest.mark.parametrize("name", RECOGNISED)
 def test_no_line_is_lost_and_nearly_all_are_understood(name: str) -> None:
-    one = whole_files.read_file(whole_files.FOLDER / name, whole_files.FOLDER, LineParser())
+    one = whole_files.read_file(whole_files.FOLDER / name, whole_files.FOLDER, line_parser())
     assert one.rows == one.lines and one.kept
     assert one.unread / one.rows < 0.01
 
@@ -30,7 +29,7 @@ def test_no_line_is_lost_and_nearly_all_are_understood(name: str) -> None:
     "folder", ["telemetry/sysfs_ib_gpud", "slurm_rest", "telemetry/nvidia_smi_xml", "telemetry/dcgm"]
 )
 def test_every_sample_is_a_document_that_reads(folder: str) -> None:
-    parser = LineParser()
+    parser = line_parser()
     found = [
         whole_files.read_file(path, whole_files.FOLDER, parser)
         for path in (whole_files.FOLDER / folder).rglob("*")

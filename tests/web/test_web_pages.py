@@ -18,7 +18,6 @@ PAGES = ("/", "/incidents", "/incidents/I0", "/incidents/I1", "/jobs", "/jobs/15
 HTML = {"accept": "text/html"}
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("path", PAGES)
 def test_no_page_lets_a_line_become_markup(client: TestClient, path: str) -> None:
     answer = client.get(path, headers=HTML)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 
 from collector.agent.slurm.host import Host
@@ -29,11 +31,7 @@ class MadeSlurm:
     """``daemons``: what runs; their files lie below ``root``."""
 
     def __init__(self, root: Path, conf: str = CONF, daemons: Sequence[str] = ("slurmctld", "slurmd")) -> None:
-        self.root = root
-        for folder in (root, *root.parents):  # its users pass
-            if folder.name.startswith(("pytest-", "popen-")) or folder == root:
-                folder.chmod(folder.stat().st_mode | 0o755)
-        self.host = Host(root, {})
+        self._live_at(root)
         self.put("/etc/passwd", f"root:x:0:0::/:\nslurm:x:{SLURM_UID}:{SLURM_UID}::/:\nalice:x:20001:20001::/:\n")
         self.put("/etc/group", "root:x:0:\n")
         self.put("/etc/slurm/slurm.conf", conf)
@@ -44,6 +42,20 @@ class MadeSlurm:
         for pid, name in enumerate(daemons, 101):
             self.runs(name, pid)
         self._held: list[int] = []
+
+    def _live_at(self, root: Path) -> None:
+        self.root, self.host = root, Host(root, {})
+        for folder in (root, *root.parents):  # its users pass
+            if folder.name.startswith(("pytest-", "popen-")) or folder == root:
+                folder.chmod(folder.stat().st_mode | 0o755)
+
+    def copied(self, root: Path) -> MadeSlurm:
+        """The same host in another folder, owners included; no agent runs there."""
+        subprocess.run(["cp", "-a", f"{self.root}/.", str(root)], check=True)
+        made = copy(self)
+        made._live_at(root)
+        made._held = []
+        return made
 
     def put(self, name: str, text: str) -> Path:
         path = self.root / name.lstrip("/")
