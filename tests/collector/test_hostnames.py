@@ -49,7 +49,8 @@ def hosts(store: DuckStore) -> list[tuple[str, str]]:
     return [(row["host"], row["raw"].split()[1]) for row in rows]
 
 
-@pytest.mark.one_of_each(kind=lambda order: order.index(0) < order.index(3))  # whether the inventory comes before the lines
+#: Does the inventory come before the lines?
+@pytest.mark.one_of_each(kind=lambda order: order.index(0) < order.index(3))
 @pytest.mark.parametrize("order", list(itertools.permutations(range(4)))[::5])
 def test_the_order_of_inventory_and_lines_does_not_matter(pieces: list[Path], order: tuple[int, ...]) -> None:
     with open_store(None) as store:

@@ -183,7 +183,6 @@ def test_journalctl_verbose() -> None:
     assert second["message"] == "first\nsecond" and second["raw"].endswith("            second")
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "prefix", ["\ufeff", "(raylet) ", "\0\ufeff", "2026-02-28T16:29:24Z stdout F ", "Jan  1 10:00:00 n1 x: "]
 )

@@ -53,7 +53,6 @@ def test_cells_are_json_of_their_type(kind: str, column: Any, expected: list[Any
     assert kind == "dynamic" or cells(table.column(0), kind) == expected
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("most", [0, 1, 7, 50, 388_893, 10_000_000])
 def test_text_of_an_answer_ends_at_its_bytes(most: int) -> None:
     """Pieces of rows put together equal the text of all rows, as far as they fit."""

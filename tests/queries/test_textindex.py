@@ -120,7 +120,6 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(("query", "count"), CONDITIONS)
 def test_the_answer_is_that_of_the_scan(
     query: str, count: int | None, store: DuckStore, monkeypatch: pytest.MonkeyPatch
