@@ -9,7 +9,6 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from functools import cache
 from inspect import signature
 from pathlib import Path
 
@@ -183,19 +182,6 @@ def _one_schema() -> None:
     from tests.copied_schema import share_schema
 
     share_schema()
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _one_look_at_installed_packages() -> Iterator[None]:
-    """A look through all installed packages takes three milliseconds of CPU, and a command takes a dozen looks. A test that
-    adds a package adds a folder to the path."""
-    from parsers import extensions
-
-    look = extensions.entry_points
-    looked = cache(lambda group, path: look(group=group))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(extensions, "entry_points", lambda group: looked(group, tuple(sys.path)))
-        yield
 
 
 @pytest.fixture(autouse=True)

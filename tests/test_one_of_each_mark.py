@@ -42,7 +42,10 @@ def test_each_test_has_kinds_of_its_own_and_others_stay_as_they_are() -> None:
 
 
 def test_a_case_that_is_long_by_itself_represents_no_kind() -> None:
-    first, second = Item("a", {"color": "red", "n": 1}, OF_COLOR, pytest.mark.long), Item("a", {"color": "red", "n": 2}, OF_COLOR)
+    first, second = (
+        Item("a", {"color": "red", "n": 1}, OF_COLOR, pytest.mark.long),
+        Item("a", {"color": "red", "n": 2}, OF_COLOR),
+    )
     assert short(first, second) == ["a[{color: red, n: 2}]"]
 
 

@@ -132,7 +132,8 @@ def bring_in(
     if not live:
         for name, text in files.items():
             _append(root / name, text)
-        reader.run([root])
+        if files:
+            reader.run([root])
         correlate(store, settings=settings)
         return
     ticker = Ticker(store, settings=settings)

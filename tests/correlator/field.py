@@ -170,13 +170,21 @@ def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, lis
     return out
 
 
-class InParts(Mapping[str, tuple[Conclusions, list[Any]]]):
-    """The conclusions about situations by name, in two stores: one for those that ``make test`` runs, which are the first and
-    each ``every``-th after it (the mark of that name), and one for the others."""
+def truth(situation: Situation) -> tuple[tuple[str, str | None] | None, ...]:
+    """The kind of a situation (the mark ``one_of_each``): category and event of each job."""
+    return tuple(true and true[:2] for true in situation.true)
 
-    def __init__(self, reported: Iterable[Situation], every: int) -> None:
-        names = list(reported)
-        self._parts = names[::every], [s for n, s in enumerate(names) if n % every]
+
+class InParts(Mapping[str, tuple[Conclusions, list[Any]]]):
+    """The conclusions about situations by name, in two stores: one for those that ``make test`` runs, which are the first of
+    each truth, and one for the others."""
+
+    def __init__(self, reported: Iterable[Situation]) -> None:
+        seen: set[object] = set()
+        self._parts: tuple[list[Situation], list[Situation]] = [], []
+        for situation in reported:
+            self._parts[truth(situation) in seen].append(situation)
+            seen.add(truth(situation))
         self._found: dict[str, tuple[Conclusions, list[Any]]] = {}
 
     def __getitem__(self, name: str) -> tuple[Conclusions, list[Any]]:

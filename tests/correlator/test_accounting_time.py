@@ -87,7 +87,6 @@ def found(rows: list[dict[str, Any]]) -> AccountingTime:
         return accounting_time(store, None, Speakers(everybody=True))
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
 def test_allocations_show_in_which_zone_accounting_was_printed(case: Case) -> None:
     known = found(case.rows)

@@ -25,6 +25,7 @@ from tests.correlator.field import (
     down,
     ended,
     heard,
+    truth,
     wrong,
 )
 
@@ -366,10 +367,10 @@ SITUATIONS = [
 ]
 
 
-ALL = InParts(SITUATIONS, 3)
+ALL = InParts(SITUATIONS)
 
 
-@pytest.mark.every(3)
+@pytest.mark.one_of_each(kind=truth)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
     assert wrong(situation, *ALL[situation.name]) == []

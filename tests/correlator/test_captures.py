@@ -176,7 +176,6 @@ def test_bundled_capture(folder: Path) -> None:
     check_capture(folder)
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(
     "archive",
     [

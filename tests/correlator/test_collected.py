@@ -59,7 +59,6 @@ def test_a_log_where_only_its_writer_can_write_is_collected() -> None:
     assert after["confidence"] > before["confidence"]
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("place", OF_OTHERS)
 def test_nobody_elses_words_make_a_log_collected(place: str) -> None:
     assert carols(place) == carols()
@@ -72,7 +71,6 @@ def test_only_the_switch_itself_denies_a_lost_link() -> None:
     assert carols("udp", silent=True) == carols()
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize("place", ["switches/leaf1/messages", "nodes/gx03/slurmd.log"])
 def test_ticks_learn_of_a_collected_log(place: str) -> None:
     with open_store(None) as store:

@@ -26,6 +26,7 @@ from tests.correlator.field import (
     heard,
     pace,
     state,
+    truth,
     wrong,
 )
 
@@ -426,10 +427,10 @@ SITUATIONS = [
 ]
 
 
-ALL = InParts(SITUATIONS, 3)
+ALL = InParts(SITUATIONS)
 
 
-@pytest.mark.every(3)
+@pytest.mark.one_of_each(kind=truth)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
     assert wrong(situation, *ALL[situation.name]) == []

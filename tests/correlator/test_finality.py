@@ -58,12 +58,8 @@ RESULTS: dict[str, tuple[tuple[str, ...], dict[str, Any], tuple[float, float], s
 }  # fmt: skip
 
 
-#: A rule that another result shows: ``make test-long`` takes them.
-AGAIN = ("preempted", "cancelled", "GPU")
-
-
-@pytest.mark.every(2)
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.long if n in AGAIN else ()) for n in RESULTS])
+@pytest.mark.one_of_each(kind=lambda name: RESULTS[name][-1])
+@pytest.mark.parametrize("name", RESULTS)
 def test_a_verdict_waits_for_what_can_still_change_it(name: str) -> None:
     lines, job, (low, high), words = RESULTS[name]
     with open_store(None) as store:

@@ -28,7 +28,6 @@ def told(tmp_path: Path, **files: str) -> dict[str, Any]:
     return conclude(tmp_path)
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize(
     ("stamp", "word", "category"),
     [
@@ -189,32 +188,32 @@ def test_a_slurmd_that_cannot_start_again_is_away_from_its_stop_on(tmp_path: Pat
     assert (incident["root_cause"]["event"], incident["root_cause"]["host"]) == ("slurm.slurmd_crash", "gpu03")
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize(
-    ("asked", "ended", "code", "category"),
-    [
-        ("12:00:43.751", "143", "143:0", "user.cancel"),  # the script's own exit code
-        ("12:00:43.751", "143", "15:0", "user.cancel"),  # as sacct of 22.05 truncates it
-        ("12:00:20.000", "143", "143:0", "user.cancel"),  # it handled the signal for a while
-        ("12:00:43.751", "1", "1:0", "app.error"),  # an error of its own
-        ("12:00:43.751", "134", "134:0", "app.error"),  # SIGABRT is not sent on purpose
-        ("12:00:01.000", "143", "143:0", "app.error"),  # long before: a signal for a checkpoint
-    ],
+#: When alice's request came, how the script ended, its code in accounting, and whose doing that is.
+SIGNALLED = (
+    ("12:00:43.751", "143", "143:0", "user.cancel"),  # the script's own exit code
+    ("12:00:43.751", "143", "15:0", "user.cancel"),  # as sacct of 22.05 truncates it
+    ("12:00:20.000", "143", "143:0", "user.cancel"),  # it handled the signal for a while
+    ("12:00:43.751", "1", "1:0", "app.error"),  # an error of its own
+    ("12:00:43.751", "134", "134:0", "app.error"),  # SIGABRT is not sent on purpose
+    ("12:00:01.000", "143", "143:0", "app.error"),  # long before: a signal for a checkpoint
 )
-def test_a_run_that_a_signal_of_its_user_ended_is_her_own(
-    tmp_path: Path, asked: str, ended: str, code: str, category: str
-) -> None:
-    slurmctld = "".join(
-        f"[2026-11-22T{line}\n"
-        for line in (
-            "11:59:59.994] _slurm_rpc_submit_batch_job: JobId=23 InitPrio=4294901739 usec=362",
-            "12:00:00.752] sched: Allocate JobId=23 NodeList=gpu02 #CPUs=1 Partition=gpu",
-            f"{asked}] _slurm_rpc_kill_job: REQUEST_KILL_JOB JobId=23 uid 20001",
-            f"12:00:43.857] _job_complete: JobId=23 WEXITSTATUS {ended}",
-            "12:00:43.859] _job_complete: JobId=23 done",
-        )
-    )
-    sacct = f"{SACCT}23|alice|20001|FAILED|{code}|2026-11-22T11:59:59|2026-11-22T12:00:00|2026-11-22T12:00:43|gpu02|gpu|10\n"
-    (found,) = told(tmp_path, slurmctld=slurmctld, sacct=sacct, conf=CONF)["verdicts"].values()
-    assert found["category"] == category
-    assert ("alice had a signal sent" in str(found)) == (category == "user.cancel")
+
+
+def test_a_run_that_a_signal_of_its_user_ended_is_her_own(tmp_path: Path) -> None:
+    lines, sacct = [], SACCT
+    for job, (asked, ended, code, _) in enumerate(SIGNALLED, 23):
+        lines += [
+            f"11:59:59.994] _slurm_rpc_submit_batch_job: JobId={job} InitPrio=4294901739 usec=362",
+            f"12:00:00.752] sched: Allocate JobId={job} NodeList=gpu02 #CPUs=1 Partition=gpu",
+            f"{asked}] _slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={job} uid 20001",
+            f"12:00:43.857] _job_complete: JobId={job} WEXITSTATUS {ended}",
+            f"12:00:43.859] _job_complete: JobId={job} done",
+        ]
+        sacct += f"{job}|alice|20001|FAILED|{code}|2026-11-22T11:59:59|2026-11-22T12:00:00|2026-11-22T12:00:43|gpu02|gpu|10\n"
+    slurmctld = "".join(f"[2026-11-22T{line}\n" for line in sorted(lines, key=lambda line: line[:12]))
+    verdicts = told(tmp_path, slurmctld=slurmctld, sacct=sacct, conf=CONF)["verdicts"]
+    assert {job: verdict["category"] for job, verdict in verdicts.items()} == {
+        str(job): category for job, (*_, category) in enumerate(SIGNALLED, 23)
+    }
+    for verdict in verdicts.values():
+        assert ("alice had a signal sent" in str(verdict)) == (verdict["category"] == "user.cancel")

@@ -62,47 +62,55 @@ def device(number: int) -> dict[str, str]:
     return {"jobs/45/stderr": f"{error} ([Errno 2] No such file or directory: '/dev/nvidia{number}')\n"}
 
 
+def lost_a_gpu(tree: dict[str, str]) -> dict[str, Any]:
+    """What is concluded when a GPU of gx02 falls off the bus. The line is one of the tree, which then is read once: nearly
+    every test has a tree of its own."""
+    return concluded({}, tree={**FELL_OFF, **tree})
+
+
 class Case(NamedTuple):
+    #: What is known of who had which GPU.
+    kind: str
     tree: dict[str, str]
     #: Why the GPU is no cause; empty: it is one.
     why: str
 
 
 CASES = {
-    "no GPU, by slurm.conf's count": Case(counted(COUNTED), NO_GPU),
-    "no GPU, where another's are counted": Case(counted(bob=4), NO_GPU),
-    "one GPU": Case(counted(COUNTED, erin=1), ""),
-    "accounting counts no GPU of anybody": Case(counted(), ""),
-    "accounting counts no GPU before that": Case(counted(bobs_job("10:20:30", "10:40:00"), bob=4), ""),
+    "no GPU, by slurm.conf's count": Case("none counted", counted(COUNTED), NO_GPU),
+    "no GPU, where another's are counted": Case("none counted", counted(bob=4), NO_GPU),
+    "one GPU": Case("one counted", counted(COUNTED, erin=1), ""),
+    "accounting counts no GPU of anybody": Case("not counted", counted(), ""),
+    "accounting counts no GPU before that": Case("not counted", counted(bobs_job("10:20:30", "10:40:00"), bob=4), ""),
     "jobs also get shares of GPUs": Case(
-        counted(configured("AccountingStorageTRES=gres/gpu\nGresTypes=gpu,shard\n"), bob=4), ""
+        "shares", counted(configured("AccountingStorageTRES=gres/gpu\nGresTypes=gpu,shard\n"), bob=4), ""
     ),
-    "accounting tells nothing of resources": Case(COUNTED, ""),
-    "a GPU of another job": Case({**counted(COUNTED, erin=3), **held("0,2-3", 1)}, "had the GPUs 0,2-3"),
+    "accounting tells nothing of resources": Case("not counted", COUNTED, ""),
+    "a GPU of another job": Case("the hook gave others", {**counted(COUNTED, erin=3), **held("0,2-3", 1)}, "had the GPUs 0,2-3"),
     "a GPU that another job had": Case(
-        {**counted(COUNTED, erin=1, bob=2), **held("0-1", 1, "42")}, "job 42 had the GPUs 0-1 of gx02, and this is 1"
+        "another's hook gave it", {**counted(COUNTED, erin=1, bob=2), **held("0-1", 1, "42")}, "job 42 had the GPUs 0-1 of gx02, and this is 1"
     ),
-    "perhaps a GPU that another job had": Case({**counted(COUNTED, erin=1, bob=2), **held("0-1", 2, "42")}, ""),
-    "its own GPU": Case({**counted(COUNTED, erin=2), **held("0-1", 1)}, ""),
-    "its own GPU by its address": Case({**counted(COUNTED, erin=2), **held("0-1", 2)}, ""),
-    "its own GPU by its device file": Case({**counted(COUNTED, erin=3), **held("0,2-3", 2)}, ""),
+    "perhaps a GPU that another job had": Case("another's hook may have given it", {**counted(COUNTED, erin=1, bob=2), **held("0-1", 2, "42")}, ""),
+    "its own GPU": Case("the hook gave it", {**counted(COUNTED, erin=2), **held("0-1", 1)}, ""),
+    "its own GPU by its address": Case("the hook gave it", {**counted(COUNTED, erin=2), **held("0-1", 2)}, ""),
+    "its own GPU by its device file": Case("the hook gave it", {**counted(COUNTED, erin=3), **held("0,2-3", 2)}, ""),
     "a device file that its node does not have": Case(
-        {**counted(COUNTED, erin=1), CONF: COUNTED[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4"), **device(7)}, "about /dev/nvidia7, and gx02 has 4 GPUs"
+        "a device file of no GPU", {**counted(COUNTED, erin=1), CONF: COUNTED[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4"), **device(7)}, "about /dev/nvidia7, and gx02 has 4 GPUs"
     ),
     "a device file that its node may have": Case(
-        {**counted(COUNTED, erin=1), CONF: COUNTED[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4"), **device(3)}, ""
+        "a device file", {**counted(COUNTED, erin=1), CONF: COUNTED[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4"), **device(3)}, ""
     ),
-    "another GPU's device file": Case({**counted(COUNTED, erin=2), **held("0-1", 1), **device(0)}, "about /dev/nvidia0, and this is GPU 1"),
-    "its own device file": Case({**counted(COUNTED, erin=2), **held("0-1", 1), **device(1)}, ""),
-    "its GPUs, but nobody knows which this one is": Case({**counted(COUNTED, erin=1), HOOK: held("0", 1)[HOOK]}, ""),
+    "another GPU's device file": Case("another's device file", {**counted(COUNTED, erin=2), **held("0-1", 1), **device(0)}, "about /dev/nvidia0, and this is GPU 1"),
+    "its own device file": Case("a device file", {**counted(COUNTED, erin=2), **held("0-1", 1), **device(1)}, ""),
+    "its GPUs, but nobody knows which this one is": Case("the hook gave some", {**counted(COUNTED, erin=1), HOOK: held("0", 1)[HOOK]}, ""),
 }  # fmt: skip
 
 
-@pytest.mark.every(3)
+@pytest.mark.one_of_each(kind=lambda name: CASES[name].kind)
 @pytest.mark.parametrize("name", CASES)
 def test_whose_gpu_it_was(name: str) -> None:
     case = CASES[name]
-    found = concluded(FELL_OFF, tree=case.tree)
+    found = lost_a_gpu(case.tree)
     verdict = of_erin(found)
     if not case.why:
         assert (verdict["category"], verdict["root_cause"]["host"]) == ("infra.gpu", "gx02"), verdict
@@ -122,7 +130,7 @@ def test_whose_gpu_it_was(name: str) -> None:
     ],
 )
 def test_without_the_source_that_would_tell_nothing_is_blamed(tree: dict[str, str], why: str) -> None:
-    verdict = of_erin(concluded(FELL_OFF, tree=tree))
+    verdict = of_erin(lost_a_gpu(tree))
     assert verdict["category"] == "unknown" and why in verdict["summary"]
 
 
@@ -131,20 +139,20 @@ ONE_EACH, MUTE = counted(COUNTED, erin=1, bob=1), {"jobs/42/stderr": ""}
 
 
 def test_of_two_jobs_that_may_have_held_the_gpu_none_is_said_to_have() -> None:
-    verdicts = concluded(FELL_OFF, tree={**ONE_EACH, **MUTE})["verdicts"]
+    verdicts = lost_a_gpu({**ONE_EACH, **MUTE})["verdicts"]
     assert [verdicts[job]["category"] for job in ("42", "45")] == ["unknown", "unknown"]
     assert "nothing tells whether job 45 held it or job 42" in verdicts["45"]["summary"]
 
 
 def test_of_two_jobs_that_may_have_held_the_gpu_the_one_that_failed_first_probably_did() -> None:
     later = bobs_job("10:00:00", "10:20:35")
-    verdict = of_erin(concluded(FELL_OFF, tree={**later, **counted({**COUNTED, **later}, erin=1, bob=1), **MUTE}))
+    verdict = of_erin(lost_a_gpu({**later, **counted({**COUNTED, **later}, erin=1, bob=1), **MUTE}))
     assert verdict["category"] == "infra.gpu" and 0.5 < verdict["confidence"] < 0.95
     assert any(doubt.startswith("Job 42 had GPUs of gx02 as well") for doubt in verdict["doubts"])
 
 
 def test_who_had_more_gpus_probably_held_the_one_that_failed() -> None:
-    verdicts = concluded(FELL_OFF, tree={**counted(COUNTED, erin=3, bob=1), **MUTE})["verdicts"]
+    verdicts = lost_a_gpu({**counted(COUNTED, erin=3, bob=1), **MUTE})["verdicts"]
     assert (verdicts["45"]["category"], verdicts["42"]["category"]) == ("infra.gpu", "unknown")
     assert 0.5 < verdicts["45"]["confidence"] <= 0.75
 
@@ -164,7 +172,7 @@ ALL_FOUR = {CONF: SHARES[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4,shard:1
     ],
 )  # fmt: skip
 def test_a_job_that_did_not_hold_the_gpu_leaves_no_doubt(tree: dict[str, str]) -> None:
-    verdict = of_erin(concluded(FELL_OFF, tree=tree))
+    verdict = of_erin(lost_a_gpu(tree))
     assert verdict["category"] == "infra.gpu" and not any("Job 42" in doubt for doubt in verdict["doubts"])
 
 

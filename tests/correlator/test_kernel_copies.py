@@ -56,70 +56,71 @@ def both(*some: dict[str, str]) -> dict[str, str]:
 
 
 class Case(NamedTuple):
-    """``blamed``: the lowest and the highest confidence with which the GPU is blamed, None if it is not; ``why``: what the
-    verdict says of the line."""
+    """``kind``: what the other files show; ``blamed``: the lowest and the highest confidence with which the GPU is blamed,
+    None if it is not; ``why``: what the verdict says of the line."""
 
+    kind: str
     files: dict[str, str]
     blamed: tuple[float, float] | None
     why: str = ""
 
 
 CASES = {
-    "only the log host's file was collected then": Case({CENTRAL: SENT}, (0.9, 1.0)),
-    "the node's own file goes on without it": Case({SYSLOG: ALIVE, CENTRAL: SENT}, None, DENIED),
-    "others of this kernel passed through both": Case(both(PASSED, {SYSLOG: ALIVE, CENTRAL: SENT}), None, DENIED),
-    "the node's own file has it": Case({SYSLOG: ALIVE + bsd("10:19:55", f"kernel: {XID}"), CENTRAL: SENT}, (0.9, 1.0)),
+    "only the log host's file was collected then": Case("no file of its own", {CENTRAL: SENT}, (0.9, 1.0)),
+    "the node's own file goes on without it": Case("its own file goes on", {SYSLOG: ALIVE, CENTRAL: SENT}, None, DENIED),
+    "others of this kernel passed through both": Case("its own file gets such lines", both(PASSED, {SYSLOG: ALIVE, CENTRAL: SENT}), None, DENIED),
+    "the node's own file has it": Case("its own file has it", {SYSLOG: ALIVE + bsd("10:19:55", f"kernel: {XID}"), CENTRAL: SENT}, (0.9, 1.0)),
     "the node's own file has it by a clock that was set": Case(
-        {SYSLOG: ALIVE + bsd("10:16:30", f"kernel: {XID}"), CENTRAL: SENT}, (0.9, 1.0)
+        "its own file has it", {SYSLOG: ALIVE + bsd("10:16:30", f"kernel: {XID}"), CENTRAL: SENT}, (0.9, 1.0)
     ),
     "the node's own file got no other line of this kernel either": Case(
-        {SYSLOG: ALIVE, CENTRAL: central("09:59:00", QUIET) + SENT}, (0.5, 0.5), "nor earlier"
+        "its own file gets no such lines", {SYSLOG: ALIVE, CENTRAL: central("09:59:00", QUIET) + SENT}, (0.5, 0.5), "nor earlier"
     ),
     "a less important one that it did not get": Case(
-        both(PASSED, {SYSLOG: ALIVE, CENTRAL: central("09:58:00", "audit: x", "kern.debug") + SENT}), None, DENIED
+        "its own file gets such lines", both(PASSED, {SYSLOG: ALIVE, CENTRAL: central("09:58:00", "audit: x", "kern.debug") + SENT}), None, DENIED
     ),
     "only a less important one that it did not get": Case(
-        {SYSLOG: ALIVE, CENTRAL: central("09:58:00", "audit: x", "kern.debug") + SENT}, None, DENIED
+        "its own file goes on", {SYSLOG: ALIVE, CENTRAL: central("09:58:00", "audit: x", "kern.debug") + SENT}, None, DENIED
     ),
     "the node's own file begins long before": Case(
-        {SYSLOG: bsd("10:22:00", "systemd[1]: Started Session 4."), CENTRAL: SENT}, (0.9, 1.0)
+        "its own file lacks that minute", {SYSLOG: bsd("10:22:00", "systemd[1]: Started Session 4."), CENTRAL: SENT}, (0.9, 1.0)
     ),
     "the node booted before its own file went on": Case(
-        {SYSLOG: ALIVE + bsd("10:21:30", "kernel: Linux version 6.1.0-18-amd64 (builder@host) (gcc-12) #1 SMP"), CENTRAL: SENT},
+        "a boot", {SYSLOG: ALIVE + bsd("10:21:30", "kernel: Linux version 6.1.0-18-amd64 (builder@host) (gcc-12) #1 SMP"), CENTRAL: SENT},
         (0.5, 1.0),
     ),
     "an own file that holds no lines of the kernel": Case(
-        {"nodes/gx02/cron.log": ALIVE, CENTRAL: SENT}, (0.9, 1.0)
+        "its own file has other lines", {"nodes/gx02/cron.log": ALIVE, CENTRAL: SENT}, (0.9, 1.0)
     ),
-    "the kernel's ring was collected": Case({RING: RING_ALIVE, CENTRAL: SENT}, (0.5, 0.5), "does not hold"),
-    "another node's file": Case({"nodes/gx04/syslog": ALIVE.replace("gx02", "gx04"), CENTRAL: SENT}, (0.9, 1.0)),
+    "the kernel's ring was collected": Case("the ring", {RING: RING_ALIVE, CENTRAL: SENT}, (0.5, 0.5), "does not hold"),
+    "another node's file": Case("another host's file", {"nodes/gx04/syslog": ALIVE.replace("gx02", "gx04"), CENTRAL: SENT}, (0.9, 1.0)),
     "a copy of a log host in a folder named after the node": Case(
-        {"nodes/ctl/remote/gx02/syslog": ALIVE, CENTRAL: SENT}, (0.9, 1.0)
+        "another host's file", {"nodes/ctl/remote/gx02/syslog": ALIVE, CENTRAL: SENT}, (0.9, 1.0)
     ),
     "a copy that names a user": Case(
-        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "user.err")}, None, OF_USER
+        "a copy by another", {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "user.err")}, None, OF_USER
     ),
     "a copy that names a daemon": Case(
-        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "local3.err")}, None, OF_USER
+        "a copy by another", {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "local3.err")}, None, OF_USER
     ),
     "a user who repeats the kernel's line": Case(
-        {SYSLOG: WITHOUT + BARE + BARE, CENTRAL: central("10:19:55", XID, "user.err")}, (0.7, 0.7)
+        "a copy of another line", {SYSLOG: WITHOUT + BARE + BARE, CENTRAL: central("10:19:55", XID, "user.err")}, (0.7, 0.7)
     ),
     "a user who said it before": Case(
-        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:18:55", XID, "user.err")}, (0.7, 0.7)
+        "a copy of another line", {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:18:55", XID, "user.err")}, (0.7, 0.7)
     ),
     "a copy by a user and one by the kernel": Case(
-        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "user.err") + SENT}, (0.9, 1.0)
+        "copies by both", {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID, "user.err") + SENT}, (0.9, 1.0)
     ),
     "a copy that names another device": Case(
-        {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID.replace("3b", "4c"), "user.err")}, (0.7, 0.7)
+        "a copy of another line", {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID.replace("3b", "4c"), "user.err")}, (0.7, 0.7)
     ),
 }  # fmt: skip
 #: Cases that ``make test`` gives to ticks too: a line that does not count, and one that a later line makes less sure.
 BY_TICKS = {"the node's own file goes on without it", "a copy that names a user"}
 
 
-@pytest.mark.every(3)
+@pytest.mark.one_of_each(kind=lambda name, live: live or CASES[name].kind)
 @pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
 def test_what_other_files_show_of_a_kernels_line(name: str, live: bool) -> None:
     """No user can send to the log host: otherwise what only that has counts for nothing."""
@@ -152,7 +153,7 @@ IDLE = {SACCT: re.sub(r"(?m)^.*\|gx02\|.*\n", "", _TREE[SACCT]),
         "controller/slurmctld.log": re.sub(r"(?m)^.*(?:gx02|JobId=4[25]).*\n", "", _TREE["controller/slurmctld.log"])}  # fmt: skip
 
 
-@pytest.mark.every(3)
+@pytest.mark.one_of_each(kind=lambda tree, own, sending: (tree is IDLE, bool(own), sending))
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("tree", "own", "sending", "counts"),

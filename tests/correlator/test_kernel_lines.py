@@ -143,7 +143,6 @@ OTHERS, ALONE = "jobs of several users were on gx02", "a user's job was on gx02"
 WITH_BOB = {**CONFIRMED, SACCT: SHARED[SACCT]}
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "tree", "sure", "why"),
@@ -154,10 +153,10 @@ WITH_BOB = {**CONFIRMED, SACCT: SHARED[SACCT]}
         pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, WITH_BOB, None, OTHERS, marks=pytest.mark.long),
         pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, UNKNOWN, None, OTHERS, marks=pytest.mark.long),
         pytest.param({SYSLOG: WITHOUT + BARE}, HERS, None, ALONE, marks=pytest.mark.long),
-        ({SYSLOG: WITHOUT + BARE}, SHARED, None, OTHERS),
+        pytest.param({SYSLOG: WITHOUT + BARE}, SHARED, None, OTHERS, marks=pytest.mark.long),
         pytest.param({SYSLOG: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, None, OTHERS, marks=pytest.mark.long),
         pytest.param({KERN: WITH_UPTIMES + FITTING}, HERS, None, ALONE, marks=pytest.mark.long),
-        ({KERN: WITH_UPTIMES + FITTING, SYSLOG: FITTING}, SHARED, None, OTHERS),
+        pytest.param({KERN: WITH_UPTIMES + FITTING, SYSLOG: FITTING}, SHARED, None, OTHERS, marks=pytest.mark.long),
         pytest.param({KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, None, OTHERS, marks=pytest.mark.long),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:18:00"), None, ALONE),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:19:20"), None, OTHERS),
@@ -198,7 +197,7 @@ def test_where_users_could_have_written_a_line_it_does_not_count(
     assert [i["confidence"] for i in incidents] == [sure]
 
 
-@pytest.mark.every(2)
+@pytest.mark.one_of_each(kind=lambda open_: open_)
 @pytest.mark.parametrize(
     ("text", "open_"),
     [
@@ -235,7 +234,7 @@ LOST_MEMORY = (
 )
 
 
-@pytest.mark.every(2)
+@pytest.mark.one_of_each(kind=lambda tree, changed: (changed, "jobs/42/stderr" in tree))
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "tree", "changed"),

@@ -67,7 +67,7 @@ def unpacked(name: str, folder: Path) -> Path:
     return folder / name.partition("/")[2]
 
 
-@pytest.mark.every(4)
+@pytest.mark.one_of_each(kind=lambda site: site)
 @pytest.mark.parametrize(("site", "name"), FAULTS)
 def test_a_fault_under_other_names(site: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     names = SITES[site]

@@ -80,7 +80,7 @@ CASES = {
 }
 
 
-@pytest.mark.every(2)
+@pytest.mark.one_of_each(kind=lambda name: (CASES[name].doubt, len(CASES[name].files)))
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize("name", CASES)
 def test_what_a_line_in_a_daemons_name_is_worth(name: str, live: bool) -> None:
@@ -178,7 +178,10 @@ UNKNOWN, OWN, RELAY = "10.9.9.9", "10.0.0.2", "10.0.0.200"
 PACKET = f"<2>Feb 28 10:19:55 gx02 kernel: {XID}\n"
 
 
-@pytest.mark.every(3)
+#: A relay's lines are judged as the host's own are.
+@pytest.mark.one_of_each(
+    kind=lambda address, closed, category: (address, closed, address == OWN and category == "infra.gpu")
+)
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("address", "tree", "closed", "category", "why"),
@@ -224,7 +227,6 @@ def test_a_packet_that_a_user_can_send_blames_nothing(
     assert verdict["confidence"] > 0.5 and "does not count" not in stated
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("clock", "live"),
     [
@@ -271,7 +273,6 @@ LOST_TOO = "".join(
 )
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("packet", "job", "live"),
     [
@@ -314,8 +315,9 @@ LIES = {
 }  # fmt: skip
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize(("name", "live"), in_both_ways(LIES, {"a credential, as slurmd"}))
+#: One as slurmd and one as the kernel; test_what_counts_for_nothing_supports_no_other_line has ``logger`` by ticks.
+@pytest.mark.one_of_each(kind=lambda name: LIES[name][0])
+@pytest.mark.parametrize(("name", "live"), in_both_ways(LIES, ()))
 def test_logger_beside_another_users_job_changes_nothing(name: str, live: bool) -> None:
     host, clock, words = LIES[name]
     tree, known = (SHARED, {}) if host == "gx02" else (ON_GX03, GENUINE)
@@ -336,7 +338,6 @@ CLOCKS = {
 _SOME = {("as slurmd, of a file", "nodes/gx03/syslog", True), ("as the time daemon", "udp", False)}
 
 
-@pytest.mark.every(2)
 @pytest.mark.parametrize(
     ("words", "place", "live"),
     [

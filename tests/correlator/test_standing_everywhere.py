@@ -145,7 +145,7 @@ def test_what_a_node_says_as_slurmctld_is_no_row_of_events(tmp_path: Path, known
 FILE = "[2026-02-28T10:16:00.000] error: Nodes gx02 not responding, setting DOWN\n"
 
 
-@pytest.mark.every(3)
+@pytest.mark.one_of_each(kind=lambda live: live)
 @pytest.mark.parametrize(
     ("order", "live"),
     [
@@ -179,7 +179,6 @@ CONTROLLERS_ON_NODES = {
 }
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("known", CONTROLLERS_ON_NODES.values(), ids=CONTROLLERS_ON_NODES.keys())
 def test_a_compute_node_may_be_the_controller(tmp_path: Path, known: dict[str, str]) -> None:
     with open_store(None) as store:

@@ -4,18 +4,31 @@ several users; and what only looks like that. Each truth was written before the 
 from __future__ import annotations
 
 from datetime import datetime
+from functools import cache
 from typing import Any
 
 import polars as pl
 import pytest
 
 from correlator.clocks.clocks import Zones
+from correlator.conclusions import Conclusions
 from correlator.facts.time_limits import LIMIT_SHORTENED, change_of
 from correlator.gather.of_timeouts import outputs
 from correlator.model.measurements import NewLimit
 from parsers.record import frame
 from store import open_store
-from tests.correlator.field import ANY, APP, TIMELIMIT, UNKNOWN, InParts, Situation, at, concluded, ended, heard, wrong
+from tests.correlator.field import (
+    ANY,
+    APP,
+    TIMELIMIT,
+    UNKNOWN,
+    Situation,
+    at,
+    concluded,
+    ended,
+    heard,
+    wrong,
+)
 from tests.correlator.making import T0, run, world
 
 TIMEOUT = ("app.timeout", None, None)
@@ -189,17 +202,18 @@ SITUATIONS += [
 ]  # fmt: skip
 
 
-ALL = InParts(SITUATIONS, 3)
+@cache
+def all_concluded() -> dict[str, tuple[Conclusions, list[Any]]]:
+    return concluded(SITUATIONS)
 
 
-@pytest.mark.every(3)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
-    assert wrong(situation, *ALL[situation.name]) == []
+    assert wrong(situation, *all_concluded()[situation.name]) == []
 
 
 def test_the_words_say_what_is_known() -> None:
-    found = ALL
+    found = all_concluded()
 
     def summary(name: str) -> str:
         return str(found[name][1][0]["summary"])

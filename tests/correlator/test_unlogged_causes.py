@@ -24,6 +24,7 @@ from tests.correlator.field import (
     ended,
     pace,
     state,
+    truth,
     wrong,
 )
 
@@ -437,10 +438,10 @@ SITUATIONS = [
 ]
 
 
-ALL = InParts(SITUATIONS, 3)
+ALL = InParts(SITUATIONS)
 
 
-@pytest.mark.every(3)
+@pytest.mark.one_of_each(kind=truth)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
     assert wrong(situation, *ALL[situation.name]) == []

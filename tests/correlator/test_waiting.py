@@ -6,7 +6,6 @@ from datetime import timedelta
 from typing import Any
 
 import polars as pl
-import pytest
 
 from correlator.engine import correlate, result
 from correlator.live.awaited import HELD_SURE, held
@@ -27,8 +26,13 @@ DEAF = tuple(
 
 def tables(*lines: str) -> dict[str, Any]:
     """The stored rows of one run on gpu[01-02] that ended NODE_FAIL with gpu01."""
-    reported = Situation("", lines, (ended("NODE_FAIL"),), (None,), links=LEAF)
-    return situations.tables_of([_case(reported, 0)], line_parser())
+    return tables_of(lines)
+
+
+def tables_of(*each: tuple[str, ...]) -> dict[str, Any]:
+    """Those of one such run on each of several clusters."""
+    reported = (Situation("", lines, (ended("NODE_FAIL"),), (None,), links=LEAF) for lines in each)
+    return situations.tables_of([_case(one, n) for n, one in enumerate(reported)], line_parser())
 
 
 def verdict_of(store: Any) -> dict[str, Any]:
@@ -36,41 +40,35 @@ def verdict_of(store: Any) -> dict[str, Any]:
     return dict(verdict)
 
 
-@pytest.mark.every(3)
-@pytest.mark.parametrize(
-    ("lines", "is_held"),
-    [
-        ((PORT,), True),
-        (down("-250s", "gpu01", "eth0"), True),
-        ((), True),
-        (DEAF, True),
-        ((PORT, "-200s gpu01 kernel: something that goes on"), False),
-        ((*down("-250s", "gpu01", "eth0"), "-100s gpu01 systemd: Started Session 4 of user root."), False),
-        ((*down("-250s", "gpu01", "eth0", "-2s"),), False),
-        (("-250s gpu01 kernel: Kernel panic - not syncing: Fatal exception",), False),
-    ],
-    ids=[
-        "far end",
-        "own loss",
-        "silence",
-        "deaf",
-        "far end, it lives",
-        "own loss, it lives",
-        "own loss, over",
-        "panic",
-    ],
-)
-def test_a_provisional_verdict_on_a_silent_node_is_held(lines: tuple[str, ...], is_held: bool) -> None:
-    rows = tables(*ALIVE, *lines, SET_DOWN, KILLED)
+#: What was logged, and whether the verdict waits for more.
+SILENT: dict[str, tuple[tuple[str, ...], bool]] = {
+    "far end": ((PORT,), True),
+    "own loss": (down("-250s", "gpu01", "eth0"), True),
+    "silence": ((), True),
+    "deaf": (DEAF, True),
+    "far end, it lives": ((PORT, "-200s gpu01 kernel: something that goes on"), False),
+    "own loss, it lives": (
+        (*down("-250s", "gpu01", "eth0"), "-100s gpu01 systemd: Started Session 4 of user root."), False
+    ),
+    "own loss, over": (down("-250s", "gpu01", "eth0", "-2s"), False),
+    "panic": (("-250s gpu01 kernel: Kernel panic - not syncing: Fatal exception",), False),
+}  # fmt: skip
+
+
+def test_provisional_verdicts_on_silent_nodes_are_held() -> None:
+    """Each on a cluster of its own."""
+    rows = tables_of(*((*ALIVE, *lines, SET_DOWN, KILLED) for lines, _ in SILENT.values()))
     with open_store(None) as store:
         store.add(rows)
         Ticker(store).tick(END + timedelta(seconds=1))
-        early = verdict_of(store)
-        assert ("awaited" in early) == is_held
-        assert not is_held or early["confidence"] == HELD_SURE
-        assert any("next lines of gpu01" in d for d in early["doubts"]) == is_held
+        early = result(store)["verdicts"]
         correlate(store)
-        assert verdict_of(store)["confidence"] > HELD_SURE
+        late = result(store)["verdicts"]
+    for job, (name, (_, is_held)) in zip(sorted(early), SILENT.items(), strict=True):
+        assert ("awaited" in early[job]) == is_held, name
+        assert not is_held or early[job]["confidence"] == HELD_SURE, name
+        assert any("next lines of gpu01" in d for d in early[job]["doubts"]) == is_held, name
+        assert late[job]["confidence"] > HELD_SURE, name
 
 
 def test_what_slurm_answers_about_a_node_is_not_its_own_word() -> None:

@@ -7,13 +7,6 @@ import pytest
 from correlator.selftest import situations
 
 
-@pytest.fixture(scope="session", autouse=True)
-def _templates_are_compiled_once() -> None:
-    from tests.compiled_templates import share_templates
-
-    share_templates()
-
-
 @pytest.fixture(autouse=True)
 def _edges_are_tested_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """``faultline check`` runs the tests that edges carry, seven seconds of CPU.

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, nullcontext
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from importlib.metadata import EntryPoints, entry_points
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
@@ -25,6 +26,7 @@ from correlator.engine import correlate
 from faultline import checking, private
 from faultline.access import open_for_reading
 from faultline.checking import check_all
+from parsers import extensions
 from parsers.patterns import Catalogue
 from store import disowned, is_store, open_store
 from store.duckdb.store import DuckStore
@@ -383,11 +385,18 @@ def several_changes(lines: str, *accounted: str) -> Callable[[DuckStore], object
     return change
 
 
+@cache
+def _installed(group: str) -> EntryPoints:
+    """A look through all packages takes 3 ms of CPU, and a check takes several."""
+    return entry_points(group=group)
+
+
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
     monkeypatch.setattr(checking, "_edges", lambda paths, catalogue: [])  # test_edge_tests runs them
     monkeypatch.setattr(Catalogue, "check", lambda catalogue: [])  # test_house runs it
     monkeypatch.setattr(checking, "_dashboards", lambda settings: [])  # test_check_dashboards runs it
+    monkeypatch.setattr(extensions, "entry_points", _installed)
     with ExitStack() as close:
         made = Site(tmp_path, close)
         monkeypatch.setattr(checking, "is_store", lambda folder: made.kept is not None or is_store(folder))

@@ -17,7 +17,6 @@ from anyio.from_thread import start_blocking_portal
 from fastapi.testclient import TestClient
 from serving import serve
 
-from tests.compiled_templates import share_templates
 from web.app import create_app
 
 SCREENSHOTS = Path(__file__).parents[2] / "test-artifacts" / "screenshots"
@@ -32,11 +31,6 @@ def _one_event_loop() -> Iterator[None]:
         TestClient.portal = portal
         yield
         TestClient.portal = None
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _templates_are_compiled_once() -> None:
-    share_templates()
 
 
 @pytest.fixture(scope="session")
