@@ -153,7 +153,7 @@ IDLE = {SACCT: re.sub(r"(?m)^.*\|gx02\|.*\n", "", _TREE[SACCT]),
         "controller/slurmctld.log": re.sub(r"(?m)^.*(?:gx02|JobId=4[25]).*\n", "", _TREE["controller/slurmctld.log"])}  # fmt: skip
 
 
-@pytest.mark.one_of_each(kind=lambda tree, own, sending: (tree is IDLE, bool(own), sending))
+@pytest.mark.one_of_each(kind=lambda tree, counts: (tree is IDLE, counts))
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("tree", "own", "sending", "counts"),
