@@ -59,8 +59,14 @@ def test_a_log_where_only_its_writer_can_write_is_collected() -> None:
     assert after["confidence"] > before["confidence"]
 
 
+def test_nobody_elses_words_make_a_log_collected() -> None:
+    """In all these places together. ``make test-long`` takes each by itself."""
+    assert carols(*OF_OTHERS) == carols()
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("place", OF_OTHERS)
-def test_nobody_elses_words_make_a_log_collected(place: str) -> None:
+def test_nobody_elses_words_in_one_place_make_a_log_collected(place: str) -> None:
     assert carols(place) == carols()
 
 
@@ -71,10 +77,12 @@ def test_only_the_switch_itself_denies_a_lost_link() -> None:
     assert carols("udp", silent=True) == carols()
 
 
-@pytest.mark.parametrize("place", ["switches/leaf1/messages", "nodes/gx03/slurmd.log"])
-def test_ticks_learn_of_a_collected_log(place: str) -> None:
+@pytest.mark.parametrize("places", [
+    pytest.param(tuple(OWN), id="both"), *(pytest.param((place,), id=place, marks=pytest.mark.long) for place in OWN),
+])  # fmt: skip
+def test_ticks_learn_of_a_collected_log(places: tuple[str, ...]) -> None:
     with open_store(None) as store:
-        bring_in(store, {place: f"{OWN[place][0]}\n"}, True, {}, answer)
+        bring_in(store, {place: f"{OWN[place][0]}\n" for place in places}, True, {}, answer)
 
 
 def test_a_hosts_name_is_no_part_of_a_statement() -> None:

@@ -116,12 +116,11 @@ CASES = {
         "a copy of another line", {SYSLOG: WITHOUT + BARE, CENTRAL: central("10:19:55", XID.replace("3b", "4c"), "user.err")}, (0.7, 0.7)
     ),
 }  # fmt: skip
-#: Cases that ``make test`` gives to ticks too: a line that does not count, and one that a later line makes less sure.
-BY_TICKS = {"the node's own file goes on without it", "a copy that names a user"}
 
 
-@pytest.mark.one_of_each(kind=lambda name, live: live or CASES[name].kind)
-@pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, BY_TICKS))
+#: By ticks in ``make test-long``: test_forged_evidence.py gives such files to ticks in ``make test``.
+@pytest.mark.one_of_each(kind=lambda name: CASES[name].kind)
+@pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, ()))
 def test_what_other_files_show_of_a_kernels_line(name: str, live: bool) -> None:
     """No user can send to the log host: otherwise what only that has counts for nothing."""
     case = CASES[name]
