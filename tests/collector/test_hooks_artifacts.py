@@ -258,5 +258,5 @@ def test_redaction(text: bytes, kept: bytes) -> None:
 )  # fmt: skip
 def test_redaction_of_a_hostile_text_is_fast(word: bytes) -> None:
     begin = time.thread_time()
-    redact(word * ((HEAD + TAIL) // 4 // len(word)))
-    assert time.thread_time() - begin < 5, "work that grows with the square of the text takes a quarter of a minute"
+    redact(word * ((HEAD + TAIL) // 2 // len(word)))
+    assert time.thread_time() - begin < 10, "work that grows with the square of the text takes half a minute"
