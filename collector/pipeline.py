@@ -205,7 +205,8 @@ class Pipeline:
         # Started here, not by the caller: workers run at lower priority, too, and the kernel ends a worker with the
         # thread that started it.
         for worker in self._workers:
-            worker.start()
+            if worker.process is None:  # this may be another try, where not all could be started
+                worker.start()
         while not self._stopping.is_set():
             try:
                 if self._must_reset:

@@ -271,7 +271,7 @@ def incident(
     slurmd_timeout: what_if.Timeout = None,
 ) -> Response:  # fmt: skip
     row = read.incident(incident_id)
-    _, replayed = replays.asked(request, read, incident_id, begin=replay == "yes")  # 429 if too many wait
+    replayed = replays.asked(request, read, row, begin=replay == "yes")  # 429 if too many wait
 
     def content() -> dict[str, Any]:
         document = row["document"]

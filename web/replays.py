@@ -28,13 +28,12 @@ def replays_of(request: Request) -> Replays:
     return found
 
 
-def asked(request: Request, read: Reader, incident_id: str, *, begin: bool) -> tuple[Row, Made | None]:
-    """The incident as the reader may see it, and its replay. ``begin``: begins one if there is none."""
-    row = read.incident(incident_id)
+def asked(request: Request, read: Reader, row: Row, *, begin: bool) -> Made | None:
+    """The replay of an incident, given as the reader may see it. ``begin``: begins one if there is none."""
     whole: Reader = request.app.state.reader
     subject = whole.incident(row["incident_id"]) if read.own else row
     replays = replays_of(request)
-    return row, replays.of(subject) if begin else replays.known(subject)
+    return replays.of(subject) if begin else replays.known(subject)
 
 
 def shown(read: Reader, row: Row, document: Row) -> Row:
@@ -53,7 +52,8 @@ def shown(read: Reader, row: Row, document: Row) -> Row:
 def replay(request: Request, read: Read, incident_id: str) -> Response:
     """What could be known when: at each moment at which something that matters had arrived, what had, and the verdicts that
     followed from only that. 202 while it is being made; ask again."""
-    row, made = asked(request, read, incident_id, begin=True)
+    row = read.incident(incident_id)
+    made = asked(request, read, row, begin=True)
     assert made is not None
     if made.failure is not None:
         raise ProblemError(

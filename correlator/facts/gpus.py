@@ -133,9 +133,14 @@ SAME_FAULT_S = 10.0
 STORM_COUNT, STORM_S = 5, 300.0
 
 
+#: The length of texts about which an answer is kept: that of a PCI address, with room.
+_KEPT_TEXT = 64
+
+
 def bus(device: object) -> str | None:
     """``0000:3a:00.0`` and ``00000000:3A:00`` -> ``0000:3a:00``: the form that GPU lines use."""
-    return _bus(str(device or ""))
+    text = str(device or "")
+    return _bus(text) if len(text) <= _KEPT_TEXT else _bus.__wrapped__(text)
 
 
 @lru_cache(maxsize=4096)  # asked for each of very many lines of few devices
@@ -282,7 +287,9 @@ def _without_bridges(facts: list[Fact]) -> list[Fact]:
 
 
 def _uncorrected(event: Event) -> bool:
-    return "uncorrect" in event.message.lower() or _is_fatal(str(event.entities.get("severity", "")))
+    severity = str(event.entities.get("severity", ""))
+    ask = _is_fatal if len(severity) <= _KEPT_TEXT else _is_fatal.__wrapped__
+    return "uncorrect" in event.message.lower() or ask(severity)
 
 
 @lru_cache(maxsize=256)

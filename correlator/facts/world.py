@@ -263,7 +263,7 @@ class World:
     @cached_property
     def confirmed(self) -> Confirmed:
         """What others than users show of the hosts."""
-        # A kind has one layer: its first event tells whether the others are of interest.
+        # Whether an event is of links follows from its kind, unlike other layers: the first one tells it of all.
         some = chain.from_iterable(es for kind, es in self.by_kind.items() if es and is_of_interest(kind, es[0].layer))
         return Confirmed(some, self.xids_seen, bus_of, hosts_of, self.site.far_end)
 

@@ -33,32 +33,34 @@ def counted_by_settings(settings: Iterable[Mapping[str, Any]]) -> bool | None:
 
 
 _OF_NODES = "NodeName:"
-_GPUS = re.compile(r"(?:=|,)gpu(?::(?P<type>[\w.-]*[A-Za-z][\w.-]*))?:(?P<count>\d{1,4})\b", re.IGNORECASE)
+_GPUS = re.compile(r"(?:=|,)gpu(?::[^\s,:(]+)?(?::no_consume)?:(\d{1,4})\b(?!:)", re.IGNORECASE)
+#: The kinds of GPUs, with what is said of each.
+_KINDS = re.compile(r"(?:=|,)gpu:[^\s,]*", re.IGNORECASE)
 
 
 def gpus_of_nodes(settings: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """How many GPUs slurm.conf gives each node (``Gres=gpu:h100:4``); none for a node with slices of GPUs (MIG)."""
-    counts = _gres_of_nodes(settings)
-    return {node: sum(int(count) for _, count in some) for node, some in counts.items() if not _are_slices(some)}
+    return {node: sum(map(int, counts)) for node, gres in _gres_of_nodes(settings).items()
+            if (counts := _GPUS.findall(gres)) and not _has_slices(gres)}  # fmt: skip
 
 
 def nodes_with_slices(settings: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """The nodes to which slurm.conf gives slices of GPUs (``Gres=gpu:a100_1g.5gb:7``): Slurm numbers these, not GPUs."""
-    return frozenset(node for node, some in _gres_of_nodes(settings).items() if _are_slices(some))
+    return frozenset(node for node, gres in _gres_of_nodes(settings).items() if _has_slices(gres))
 
 
-def _gres_of_nodes(settings: Iterable[Mapping[str, Any]]) -> dict[str, list[tuple[str, str]]]:
-    """The types of GPUs of each node, and their counts."""
-    found: dict[str, list[tuple[str, str]]] = {}
+def _gres_of_nodes(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What slurm.conf says of each node with GPUs."""
+    found: dict[str, str] = {}
     for row in settings:
         name, value = str(row["name"] or ""), str(row["value"] or "")
-        if name.startswith(_OF_NODES) and (counts := _GPUS.findall(value)):
-            found |= dict.fromkeys(expand(name.removeprefix(_OF_NODES)), counts)
+        if name.startswith(_OF_NODES) and _KINDS.search(value):
+            found |= dict.fromkeys(expand(name.removeprefix(_OF_NODES)), value)
     return found
 
 
-def _are_slices(counts: Iterable[tuple[str, str]]) -> bool:
-    return any(SLICE.search(kind) for kind, _ in counts)
+def _has_slices(gres: str) -> bool:
+    return any(SLICE.search(kind) for kind in _KINDS.findall(gres))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf, nextafter
 
 from correlator.live.lookup import chosen
 from correlator.live.reach import LONGEST_S, MARGIN_S
@@ -18,7 +19,7 @@ TIMES = 2
 LATEST = 4096
 #: What became old waits for a tick without news, which keeps nobody waiting, until it is so many events: 100 MB at most.
 MOST_WAITING = 65_536
-#: Old events that a tick with news, or without, packs at most: 30 and 120 ms.
+#: Old events that a tick with news packs at least, once too many wait, and one without news at most: 30 and 120 ms.
 PIECE, RESTING_PIECE = 16_384, 65_536
 
 
@@ -36,9 +37,11 @@ def pack_old(known: LiveConclusions, is_resting: bool) -> bool:
     high = min(border, news) if border > float("-inf") else news
     high = max(low, high - TIMES * (longest + MARGIN_S))
     first, end = (first_at(known.events, moment) for moment in (low, high))
-    piece = RESTING_PIECE if is_resting else PIECE if end - first > MOST_WAITING else 0
-    if end - first > piece:
-        high = max(low, known.events[first + piece].time) if piece else low
+    waiting = end - first
+    piece = RESTING_PIECE if is_resting else max(PIECE, waiting - MOST_WAITING) if waiting > MOST_WAITING else 0
+    if waiting > piece:
+        # All events of one moment are packed together, however many.
+        high = min(high, max(known.events[first + piece].time, nextafter(low, inf))) if piece else low
     known.memory = replace(known.memory, packed_until=high)
     if high <= low:
         return False

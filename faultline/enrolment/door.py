@@ -209,7 +209,7 @@ class Enroller(Collector):
             return of_azure(document, nonces, self.settings.azure, self._now())
         except ForAnotherRequest as refusal:
             # The nonces of a service end with it: an agent that asked the one before shows its document to this one.
-            is_new = self._clock() - self._began <= NONCE_S * NONCE_SPANS
+            is_new = 0 <= self._clock() - self._began <= NONCE_S * NONCE_SPANS
             raise EnrolmentRefused("restarted" if is_new else "document", 403, str(refusal), _ANEW) from refusal
         except IdentityRefused as refusal:
             raise EnrolmentRefused("document", 403, str(refusal)) from refusal

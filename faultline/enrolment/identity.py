@@ -35,7 +35,7 @@ class IdentityRefused(Exception):  # noqa: N818
 
 
 class ForAnotherRequest(IdentityRefused):
-    """A cloud signed the document, for a nonce that the service does not know."""
+    """A fresh document of a machine of the site, for a nonce that the service does not know."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,6 @@ def of_azure(document: str, nonces: Iterable[str], settings: Azure, now: datetim
     ) as error:  # strangers made these certificates, and cryptography reads parts of them only when asked
         raise IdentityRefused(f"a certificate in the document cannot be read: {error}"[:200]) from error
     said = _fields(signed.content)
-    given = str(said.get("nonce", "")).encode()
-    if not any(compare_digest(given, nonce.encode()) for nonce in nonces):
-        raise ForAnotherRequest("the document was not made for this request")
     times = said.get("timeStamp")
     created, expires = (_time(times, key) for key in ("createdOn", "expiresOn"))
     if not now - FRESH <= created <= now + SKEW or expires < now - SKEW:
@@ -69,6 +66,10 @@ def of_azure(document: str, nonces: Iterable[str], settings: Azure, now: datetim
     subscription, machine = _id(said, "subscriptionId"), _id(said, "vmId")
     if subscription.lower() not in {one.lower() for one in settings.subscriptions}:
         raise IdentityRefused(f"the subscription {subscription} is not one of the site's")
+    # Last: what is said of a restart (door.py) is said of fresh documents of the site's own machines only.
+    given = str(said.get("nonce", "")).encode()
+    if not any(compare_digest(given, nonce.encode()) for nonce in nonces):
+        raise ForAnotherRequest("the document was not made for this request")
     return Instance(f"azure/{subscription.lower()}/{machine.lower()}")
 
 

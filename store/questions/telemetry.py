@@ -82,7 +82,8 @@ def _gpu_minors() -> Select[Any]:
         )
     ).subquery()  # fmt: skip
     one = samples.c
-    before = func.lag(one.minor).over(partition_by=one.pci, order_by=(one.t, one.minor)).label("before")
+    gpu = func.lower(func.right(one.pci, const(12)))  # "00000000:3A:00.0" and "0000:3a:00.0" are one
+    before = func.lag(one.minor).over(partition_by=gpu, order_by=(one.t, one.minor)).label("before")
     found = select(one.t, one.pci, one.minor, before).subquery().c
     return in_order(select(found.t, found.pci, found.minor).where(found.minor.is_distinct_from(found.before)))
 

@@ -18,6 +18,7 @@ from correlator.engine import correlate
 from correlator.gather.presence import WhoWasThere
 from correlator.live import old, ticker
 from correlator.live.state import LiveConclusions
+from correlator.live.state import stored as stored_change
 from correlator.live.ticker import Ticker
 from correlator.model import append_only_list, thinned
 from correlator.model.append_only_list import AppendOnlyList
@@ -208,6 +209,21 @@ def test_packing_waits_for_a_tick_without_news_or_for_many(monkeypatch: pytest.M
             fill(day)
         assert max(whole[7:]) - rested > 300
         assert min(b - a for a, b in pairwise(whole[7:])) < 0, whole
+
+
+def test_many_events_of_one_moment_hold_nothing_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All lines of an output without timestamps are placed at its run's end."""
+    monkeypatch.setattr(old, "RESTING_PIECE", 32)
+    moment = [replace(_event(n), time=10.0, received=10.0) for n in range(100)]
+    known = LiveConclusions(
+        "made", [_event(0), *moment, *(_event(n) for n in range(100, 300))], [], change=stored_change()
+    )
+    del moment  # nobody else holds them
+    for _ in range(20):
+        old.pack_old(known, is_resting=True)
+    assert known.memory.packed_until > 2000.0
+    old.let_go()
+    assert _held(known)[0] < 80
 
 
 def test_who_looks_at_each_once_makes_none_be_held() -> None:

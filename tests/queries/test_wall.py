@@ -8,7 +8,8 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import duckdb
 import pytest
@@ -89,20 +90,52 @@ def test_answers_are_the_same_behind_the_wall(store: duckdb.DuckDBPyConnection, 
     assert got == answer or direct == [tuple(r) for r in got]
 
 
-@pytest.mark.parametrize("kql", [
-    "Broken | extend a = strrep(Message, 3) | summarize sum(strlen(a))",  # a stream into the wall
-    "range x from 1 to 20000 step 1 | extend a = strrep('a', iff(x > 15000, 400000000, 1)) | project a = strcat(a, a, a, a, a, a)",
-    "Broken",  # beside the store
+@pytest.mark.parametrize(("kql", "words"), [
+    ("Broken | extend a = strrep(Message, 3) | summarize sum(strlen(a))", "a value cannot be computed"),  # a stream into the wall
+    ("range x from 1 to 20000 step 1 | extend a = strrep('a', iff(x > 15000, 400000000, 1)) | project a = strcat(a, a, a, a, a, a)", "memory"),
+    ("Broken", "a value cannot be computed"),  # beside the store
 ])  # fmt: skip
-def test_an_error_amid_the_rows_is_no_end_of_them(store: duckdb.DuckDBPyConnection, kql: str) -> None:
+def test_an_error_amid_the_rows_is_no_end_of_them(store: duckdb.DuckDBPyConnection, kql: str, words: str) -> None:
     """What the engine reports while rows stream is the query's error, at no place an answer that lacks the rest."""
     store.execute(
         'CREATE OR REPLACE VIEW kql."Broken" AS SELECT "Line", '
         'CASE WHEN "Line" = 15000 THEN error(\'boom\') ELSE "Message" END AS "Message" FROM kql."Logs"'
     )
     broken = Table("Broken", (Column("Line", "long"), Column("Message", "string")), 'kql."Broken"')
-    with pytest.raises(KqlRuntimeError):
+    with pytest.raises(KqlRuntimeError, match=words):
         run(store.cursor(), kql, catalog=Catalog({"Logs": LOGS, "Broken": broken}), max_rows=200_000, max_bytes=2**24)
+
+
+def test_a_stream_ends_only_after_its_error_is_known(
+    store: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process that reads it may end well before the thread that feeds it goes on."""
+    known: list[bool] = []
+    fed = remote_query._Feeder
+    new_stream = remote_query.pa.ipc.new_stream
+
+    def stream(file: Any, schema: Any) -> Any:
+        writer = new_stream(file, schema)
+
+        class Closing:
+            def __enter__(self) -> Any:
+                return writer.__enter__()
+
+            def __exit__(self, *given: Any) -> None:
+                known.append(feeder.problem is not None)
+                writer.__exit__(*given)
+
+        return Closing()
+
+    monkeypatch.setattr(remote_query.pa.ipc, "new_stream", stream)
+    stream_of = SimpleNamespace(statement=SimpleNamespace(sql="SELECT CASE WHEN i = 9000 THEN error('boom') ELSE i END FROM range(20000) t(i)", parameters=[]))  # fmt: skip
+    read, write = os.pipe()
+    feeder = fed(store, cast("Any", stream_of), write, 0)
+    with os.fdopen(read, "rb") as sink:
+        feeder.start()
+        sink.read()
+    feeder.stop()
+    assert known == [True] and isinstance(feeder.problem, duckdb.Error)
 
 
 def test_the_limit_holds_within_one_expression(store: duckdb.DuckDBPyConnection) -> None:

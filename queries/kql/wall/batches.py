@@ -21,12 +21,14 @@ _KINDS: dict[str, type[duckdb.Error]] = {
 
 
 def batches(reader: Any) -> Iterator[pa.RecordBatch]:
-    """The batches of a reader of the engine. Raises ``duckdb.Error``."""
+    """The batches of a reader of the engine. Raises ``duckdb.Error`` and ``MemoryError``."""
     while True:
         try:
             batch = reader.read_next_batch()
         except StopIteration:
             return
+        except MemoryError:  # one of Arrow's is both
+            raise
         except (OSError, pa.ArrowException) as problem:
             text = str(problem)
             kind = text.split(" Error:", 1)[0].replace(" ", "").lower()

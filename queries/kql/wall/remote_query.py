@@ -61,12 +61,18 @@ class _Feeder(threading.Thread):
                 file.write(json.dumps(types).encode() + b"\n")
                 reader = found.to_arrow_reader(ROWS_AT_ONCE)
                 with pa.ipc.new_stream(file, reader.schema) as writer:
-                    for batch in batches(reader):
-                        writer.write_batch(batch)
+                    try:
+                        for batch in batches(reader):
+                            writer.write_batch(batch)
+                    except duckdb.Error as problem:  # known before the stream ends, as if it had no more rows
+                        self.problem = self._told(problem)
         except duckdb.Error as problem:
-            self.problem = KqlRuntimeError(too_much(self._guarded.budget)) if self._guarded.struck else problem
+            self.problem = self._told(problem)
         except (OSError, pa.ArrowException):
             pass  # the reader is gone
+
+    def _told(self, problem: duckdb.Error) -> duckdb.Error | KqlError:
+        return KqlRuntimeError(too_much(self._guarded.budget)) if self._guarded.struck else problem
 
     def stop(self) -> None:
         if self.ident is None:  # never started
