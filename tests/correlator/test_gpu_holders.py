@@ -13,6 +13,7 @@ import pytest
 
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
+from correlator.gather.gpu_counts import gpus_of_nodes, nodes_with_slices
 from correlator.live.ticker import Ticker
 from store import open_store
 from tests.correlator.attacked import _TREE, write
@@ -226,3 +227,18 @@ def test_a_program_that_asked_for_no_gpu_finds_none(count: int, category: str) -
     """With a GPU, the same words mean that it broke."""
     printed = {"jobs/45/stderr": "2026-02-28 10:19:58,000 - ERROR - CUDA error: no CUDA-capable device is detected\n"}
     assert of_erin(concluded(printed, tree=counted(COUNTED, erin=count)))["category"] == category
+
+
+GRES = {
+    "gpu:h100:4": (4, False), "gpu:3090:2": (2, False), "gpu:8": (8, False), "gpu:h100:no_consume:4(S:0-1),shard:16": (4, False),
+    "gpu:a100_1g.5gb:7": (None, True), "gpu:a100_1g.10gb+me:1,gpu:a100:3": (None, True), "gpu:a100_3g.20gb": (None, True),
+    "gpu:a100_1g.5gb:no_consume:7": (None, True), "craynetwork:4": (None, False),
+}  # fmt: skip
+
+
+def test_the_gpus_and_slices_of_slurm_conf() -> None:
+    found = {}
+    for gres in GRES:
+        settings = [{"name": "NodeName:gx[01-02]", "value": f"CPUs=8 Gres={gres} State=UNKNOWN", "scope": "cluster"}]
+        found[gres] = gpus_of_nodes(settings).get("gx02"), "gx02" in nodes_with_slices(settings)
+    assert found == GRES
