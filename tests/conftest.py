@@ -33,6 +33,7 @@ settings.load_profile("fuzz" if FUZZ else "fixed")
 if not FUZZ:
     # Hypothesis also draws constants of the modules that a process loaded: fixed examples would change with any of the
     # code, and with the files that run. Each process would parse or look up 900 files for them.
+    assert callable(providers._get_local_constants), "this version of Hypothesis draws such constants in another way"
     providers._get_local_constants = lambda: providers._local_constants
 
 # Hundreds of processes start in a run: bytecode that is not kept would be compiled in each of them, half a second of CPU.
