@@ -5,8 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
 COMPILED := $(VENV)/.compiled
-# Tests beside each other: many wait for a process or a page. Each worker takes eight seconds of CPU to collect all tests
-# and to make what a process makes once (docs/testing.md).
+# Tests beside each other: many wait for a process or a page. Each worker takes seconds of CPU to collect all tests and to
+# make what a process makes once (docs/testing.md).
 WORKERS ?= 3
 # Random examples of each property in `make fuzz`.
 EXAMPLES ?= 1000

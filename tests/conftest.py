@@ -33,6 +33,7 @@ settings.load_profile("fuzz" if FUZZ else "fixed")
 if not FUZZ:
     # Hypothesis also draws constants of the modules that a process loaded: fixed examples would change with any of the
     # code, and with the files that run. Each process would parse or look up 900 files for them.
+    assert hasattr(providers, "_get_local_constants"), "this version of Hypothesis draws such constants in another way"
     providers._get_local_constants = lambda: providers._local_constants
 
 # Hundreds of processes start in a run: bytecode that is not kept would be compiled in each of them, half a second of CPU.
@@ -182,11 +183,14 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_schema() -> None:
+def _one_schema() -> Iterator[None]:
     """Imported here: the process that only distributes the tests needs no store."""
     from tests.copied_schema import share_schema
+    from tests.idle_engines import macros_left
 
     share_schema()
+    yield
+    assert not macros_left(), "a test leaves a macro in a store in memory, which shares its engine with later ones"
 
 
 @pytest.fixture(autouse=True)

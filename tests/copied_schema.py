@@ -1,11 +1,11 @@
 """New stores copy their tables and views from one that each test process makes once.
 
-A run creates thousands of stores, and creating the schema takes 40 ms of CPU, which is more than many a test does with
-it. ``store/test_copied_schema.py`` shows that the copy is what ``DuckStore.migrate`` creates. A store that exists is
+A run creates thousands of stores, and creating the schema takes more CPU than many a test does with it (docs/testing.md
+has figures). ``store/test_copied_schema.py`` shows that the copy is what ``DuckStore.migrate`` creates. A store that exists is
 migrated as in the product, and so is one that another process opens.
 
-A store in memory takes the engine that a closed one left (``idle_engines.py``), with its schema, because starting and
-ending one takes 18 ms more, and the copy another 5.
+A store in memory takes the engine that a closed one left (``idle_engines.py``), with its schema: starting and ending an
+engine, and the copy, take CPU too.
 """
 
 from __future__ import annotations

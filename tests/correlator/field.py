@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 import polars as pl
@@ -170,34 +171,24 @@ def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, lis
     return out
 
 
-def truth(situation: Situation) -> tuple[tuple[str, str | None] | None, ...]:
-    """The kind of a situation (the mark ``one_of_each``): category and event of each job."""
-    return tuple(true and true[:2] for true in situation.true)
-
-
-class InParts(Mapping[str, tuple[Conclusions, list[Any]]]):
-    """The conclusions about situations by name, in two stores: one for those that ``make test`` runs, which are the first of
-    each truth, and one for the others."""
+class InOneStore(Mapping[str, tuple[Conclusions, list[Any]]]):
+    """The conclusions about situations by name, made when the first one is asked for."""
 
     def __init__(self, reported: Iterable[Situation]) -> None:
-        seen: set[object] = set()
-        self._parts: tuple[list[Situation], list[Situation]] = [], []
-        for situation in reported:
-            self._parts[truth(situation) in seen].append(situation)
-            seen.add(truth(situation))
-        self._found: dict[str, tuple[Conclusions, list[Any]]] = {}
+        self._reported = list(reported)
+
+    @cached_property
+    def _found(self) -> dict[str, tuple[Conclusions, list[Any]]]:
+        return concluded(self._reported)
 
     def __getitem__(self, name: str) -> tuple[Conclusions, list[Any]]:
-        if name not in self._found:
-            (part,) = (part for part in self._parts if any(s.name == name for s in part))
-            self._found |= concluded(part)
         return self._found[name]
 
     def __iter__(self) -> Iterator[str]:
-        return (s.name for part in self._parts for s in part)
+        return (situation.name for situation in self._reported)
 
     def __len__(self) -> int:
-        return sum(map(len, self._parts))
+        return len(self._reported)
 
 
 def wrong(reported: Situation, found: Conclusions, verdicts: list[Any]) -> list[str]:

@@ -20,12 +20,11 @@ from tests.correlator.field import (
     UNKNOWN,
     WATCHDOG,
     XID48,
-    InParts,
+    InOneStore,
     Situation,
     down,
     ended,
     heard,
-    truth,
     wrong,
 )
 
@@ -367,10 +366,9 @@ SITUATIONS = [
 ]
 
 
-ALL = InParts(SITUATIONS)
+ALL = InOneStore(SITUATIONS)
 
 
-@pytest.mark.one_of_each(kind=truth)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
     assert wrong(situation, *ALL[situation.name]) == []

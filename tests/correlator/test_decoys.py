@@ -19,14 +19,13 @@ from tests.correlator.field import (
     TIMELIMIT,
     UNKNOWN,
     WATCHDOG,
-    InParts,
+    InOneStore,
     Situation,
     down,
     ended,
     heard,
     pace,
     state,
-    truth,
     wrong,
 )
 
@@ -427,10 +426,9 @@ SITUATIONS = [
 ]
 
 
-ALL = InParts(SITUATIONS)
+ALL = InOneStore(SITUATIONS)
 
 
-@pytest.mark.one_of_each(kind=truth)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
     assert wrong(situation, *ALL[situation.name]) == []

@@ -82,19 +82,19 @@ CASES = {
     "no GPU, where another's are counted": Case("none counted", counted(bob=4), NO_GPU),
     "one GPU": Case("one counted", counted(COUNTED, erin=1), ""),
     "accounting counts no GPU of anybody": Case("not counted", counted(), ""),
-    "accounting counts no GPU before that": Case("not counted", counted(bobs_job("10:20:30", "10:40:00"), bob=4), ""),
+    "accounting counts no GPU before that": Case("not counted before that", counted(bobs_job("10:20:30", "10:40:00"), bob=4), ""),
     "jobs also get shares of GPUs": Case(
         "shares", counted(configured("AccountingStorageTRES=gres/gpu\nGresTypes=gpu,shard\n"), bob=4), ""
     ),
-    "accounting tells nothing of resources": Case("not counted", COUNTED, ""),
+    "accounting tells nothing of resources": Case("no resources told", COUNTED, ""),
     "a GPU of another job": Case("the hook gave others", {**counted(COUNTED, erin=3), **held("0,2-3", 1)}, "had the GPUs 0,2-3"),
     "a GPU that another job had": Case(
         "another's hook gave it", {**counted(COUNTED, erin=1, bob=2), **held("0-1", 1, "42")}, "job 42 had the GPUs 0-1 of gx02, and this is 1"
     ),
     "perhaps a GPU that another job had": Case("another's hook may have given it", {**counted(COUNTED, erin=1, bob=2), **held("0-1", 2, "42")}, ""),
     "its own GPU": Case("the hook gave it", {**counted(COUNTED, erin=2), **held("0-1", 1)}, ""),
-    "its own GPU by its address": Case("the hook gave it", {**counted(COUNTED, erin=2), **held("0-1", 2)}, ""),
-    "its own GPU by its device file": Case("the hook gave it", {**counted(COUNTED, erin=3), **held("0,2-3", 2)}, ""),
+    "its own GPU by its address": Case("the hook gave it by its address", {**counted(COUNTED, erin=2), **held("0-1", 2)}, ""),
+    "its own GPU by its device file": Case("the hook gave it by its device file", {**counted(COUNTED, erin=3), **held("0,2-3", 2)}, ""),
     "a device file that its node does not have": Case(
         "a device file of no GPU", {**counted(COUNTED, erin=1), CONF: COUNTED[CONF].replace("CPUs=8", "CPUs=8 Gres=gpu:h100:4"), **device(7)}, "about /dev/nvidia7, and gx02 has 4 GPUs"
     ),

@@ -14,7 +14,6 @@ OF_GX02 = "Feb 28 10:25:00 gx02 kernel: audit: backlog limit exceeded\n"
 IN_THE_RING = f"[Sat Feb 28 10:19:55 2026] {XID}\n"
 
 
-@pytest.mark.one_of_each(kind=lambda sending, counts: (sending, counts))
 @pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
 @pytest.mark.parametrize(
     ("files", "sending", "counts"),

@@ -22,13 +22,12 @@ from tests.correlator.field import (
     UNKNOWN,
     WATCHDOG,
     XID48,
-    InParts,
+    InOneStore,
     Situation,
     down,
     ended,
     heard,
     pace,
-    truth,
     wrong,
 )
 
@@ -362,10 +361,9 @@ SITUATIONS = [
 ]
 
 
-ALL = InParts(SITUATIONS)
+ALL = InOneStore(SITUATIONS)
 
 
-@pytest.mark.one_of_each(kind=truth)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
     assert wrong(situation, *ALL[situation.name]) == []

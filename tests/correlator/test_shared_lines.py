@@ -80,9 +80,7 @@ CASES = {
 }
 
 
-@pytest.mark.one_of_each(kind=lambda name: (CASES[name].doubt, len(CASES[name].files)))
-@pytest.mark.parametrize("live", [False, pytest.param(True, marks=pytest.mark.long)], ids=["at once", "by ticks"])
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, {"beside another user's job"}))
 def test_what_a_line_in_a_daemons_name_is_worth(name: str, live: bool) -> None:
     case = CASES[name]
     found = concluded(case.files, live, case.tree)

@@ -80,7 +80,11 @@ def in_both_ways(cases: list[tuple[Any, ...]], by_ticks: set[int], ids: list[str
     ]  # fmt: skip
 
 
-@pytest.mark.one_of_each(kind=lambda address, live: live or address)
+@pytest.mark.one_of_each(
+    kind=lambda controller, address, settings, counts, live: (
+        (live, counts) if live else (controller, address, bool(settings))
+    )
+)
 @pytest.mark.parametrize(
     ("controller", "address", "settings", "counts", "live"),
     in_both_ways([
@@ -151,7 +155,7 @@ def test_a_name_that_nobody_knows_is_logged_once(tmp_path: Path, capsys: pytest.
 FORGED = "<2>Feb 28 10:19:58 gx02 kernel: NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus.\n"
 
 
-@pytest.mark.one_of_each(kind=lambda agents, live: live or tuple(agents))
+@pytest.mark.one_of_each(kind=lambda agents, counts, live: (live, counts) if live else str(agents))
 @pytest.mark.parametrize(
     ("agents", "counts", "live"),
     in_both_ways([

@@ -17,14 +17,13 @@ from tests.correlator.field import (
     RETRY,
     SET_DOWN,
     UNKNOWN,
-    InParts,
+    InOneStore,
     Situation,
     booted,
     down,
     ended,
     pace,
     state,
-    truth,
     wrong,
 )
 
@@ -438,10 +437,9 @@ SITUATIONS = [
 ]
 
 
-ALL = InParts(SITUATIONS)
+ALL = InOneStore(SITUATIONS)
 
 
-@pytest.mark.one_of_each(kind=truth)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
     assert wrong(situation, *ALL[situation.name]) == []

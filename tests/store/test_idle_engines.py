@@ -74,10 +74,32 @@ def test_a_schema_that_was_changed_is_made_anew(change: str, _idle: list[Any]) -
     assert _idle == [engine]
 
 
+#: What a new store has none of, and how each is listed.
+OTHERS = {
+    "CREATE SEQUENCE {}left_over": "duckdb_sequences()",
+    "CREATE TYPE {}left_over AS ENUM ('x')": "duckdb_types() WHERE NOT internal",
+    "CREATE INDEX left_over ON {}jobs (job_id)": "duckdb_indexes()",
+}
+
+
+@pytest.mark.parametrize("change", OTHERS)
+def test_what_a_test_left_beside_tables_and_views_is_dropped(change: str, _idle: list[Any]) -> None:
+    listed = f"FROM {OTHERS[change]}"
+    with DuckStore(None) as store:
+        store.cursor().execute(change.format("raw."))
+        assert store.rows(listed)
+    (engine,) = _idle
+    with DuckStore(None) as store:
+        assert _idle == [] and not store.rows(listed)
+    assert _idle == [engine]
+
+
 LEFT: dict[str, Callable[[DuckStore], object]] = {
     "locked by a query": lambda store: harden(store.cursor()),
     "a table": lambda store: store.cursor().execute("CREATE TABLE left_over (n INTEGER)"),
     "a view": lambda store: store.cursor().execute("CREATE VIEW left_over AS SELECT 1"),
+    "a sequence": lambda store: store.cursor().execute("CREATE SEQUENCE left_over"),
+    "a type": lambda store: store.cursor().execute("CREATE TYPE left_over AS ENUM ('x')"),
     "a schema": lambda store: store.cursor().execute("CREATE SCHEMA left_over"),
     "a database": lambda store: store.cursor().execute("ATTACH ':memory:' AS left_over"),
 }
@@ -91,6 +113,16 @@ def test_an_engine_with_something_left_in_it_is_not_used_again(
         kept = change(store)
     assert _idle == []
     del kept
+
+
+@pytest.mark.parametrize("macro", ["main.left_over() AS 1", "raw.left_over() AS TABLE SELECT 1"])
+def test_a_macro_that_a_test_left_is_named_at_the_end(macro: str, _idle: list[Any]) -> None:
+    with DuckStore(None):
+        pass
+    assert _idle and idle_engines.macros_left() == []
+    with DuckStore(None) as store:
+        store.cursor().execute(f"CREATE MACRO {macro}")
+    assert idle_engines.macros_left() == [macro.partition("(")[0]]
 
 
 def test_each_of_two_open_stores_has_its_own_engine(_idle: list[Any]) -> None:

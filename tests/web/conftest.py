@@ -22,7 +22,7 @@ from web.app import create_app
 SCREENSHOTS = Path(__file__).parents[2] / "test-artifacts" / "screenshots"
 MANY = 12_000
 #: The first that is there is used. The headless shell is the same engine without the windows, tabs and services of a
-#: browser for people, which cost as much CPU as the page itself: 0.28 s for each page that a test opens, instead of 0.55.
+#: browser for people, which cost CPU for each page that a test opens.
 BROWSERS = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
 
@@ -100,7 +100,7 @@ def browser(browser_thread: ThreadPoolExecutor) -> Iterator[Any]:
 def context(browser: Any, browser_thread: ThreadPoolExecutor, site: str) -> Any:
     """Where each test opens its page.
 
-    A page of a new context starts a process that renders it, a second of CPU, twice what the page itself costs. The
+    A page of a new context starts a process that renders it, which costs more CPU than the page itself. The
     page that stays open here keeps one process for all of them.
     """
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from html.parser import HTMLParser
 from urllib.parse import parse_qs, urlsplit
 
@@ -40,9 +39,7 @@ def ways(client: TestClient, path: str, **params: str) -> Ways:
     return found
 
 
-@cache
 def text(client: TestClient, path: str, **params: str) -> str:
-    """Kept: two tests look at each page."""
     asked = dict(parse_qs(urlsplit(path).query))
     return client.get(urlsplit(path).path, params={**asked, **params}, headers=HTML).text
 
@@ -101,4 +98,4 @@ def test_a_page_shows_the_range_where_it_obeys_it(client: TestClient, path: str)
         "/dashboards/network",
         "/explore",
     }
-    assert ('class="joined range"' in text(client, path, **KEPT)) is obeys
+    assert ('class="joined range"' in text(client, path)) is obeys
