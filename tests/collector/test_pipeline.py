@@ -303,7 +303,7 @@ def test_blind_periods_status_and_boots_reach_the_ledger(store: DuckStore, spool
     assert (node.boots, node.boot_id) == (2, "two") and json.loads(node.status or "")["sources"][0]["state"] == "absent"
 
 
-def until(true: Callable[[], bool], seconds: float = 10.0) -> bool:
+def until(true: Callable[[], bool], seconds: float = 120.0) -> bool:
     end = time.monotonic() + seconds
     while not true() and time.monotonic() < end:
         time.sleep(0.005)
