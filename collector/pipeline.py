@@ -205,8 +205,7 @@ class Pipeline:
         # Started here, not by the caller: workers run at lower priority, too, and the kernel ends a worker with the
         # thread that started it.
         for worker in self._workers:
-            if worker.process is None:  # this may be another try, where not all could be started
-                worker.start()
+            worker.start()
         while not self._stopping.is_set():
             try:
                 if self._must_reset:

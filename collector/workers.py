@@ -88,7 +88,10 @@ class Worker:
         self._exchange: Exchange | None = None
 
     def start(self) -> None:
-        """Starts the process. The kernel ends it with the calling thread."""
+        """Starts the process, if none runs. The kernel ends it with the calling thread."""
+        if self.process is not None and self.process.is_alive():  # another try, where not all workers could be started
+            return
+        self.stop()
         context = get_context("spawn")  # not forked: Polars' and DuckDB's threads do not survive a fork
         ours, theirs = context.Pipe()
         process = context.Process(

@@ -174,4 +174,7 @@ def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.M
         assert worker.stop() is None and len(list(Path("/proc/self/fd").iterdir())) == before
     worker.give(1)
     assert worker.take() == 1 / 3
+    running = worker.process
+    worker.start()  # of all workers, because another one could not be started
+    assert worker.process is running
     worker.stop()
