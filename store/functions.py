@@ -22,7 +22,7 @@ NOT_STANDARD = (
     "damerau_levenshtein", "date_diff", "ends_with", "epoch", "epoch_us", "greatest",
     "json_array_length", "json_extract", "json_extract_string", "list", "list_contains", "list_has_all", "list_intersect",
     "list_position", "list_sort", "list_value", "map", "map_extract_value", "median", "regexp_extract", "regexp_full_match",
-    "regexp_matches", "regexp_replace", "rowid", "split_part", "starts_with", "to_microseconds", "unnest",
+    "regexp_matches", "regexp_replace", "right", "rowid", "split_part", "starts_with", "to_microseconds", "unnest",
 )  # fmt: skip
 
 Element = sa.ColumnElement[Any]
