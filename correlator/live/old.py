@@ -23,14 +23,14 @@ MOST_WAITING = 65_536
 PIECE, RESTING_PIECE = 16_384, 65_536
 
 
-def pack_old(known: LiveConclusions, is_resting: bool) -> bool:
+def pack_old(known: LiveConclusions, is_resting: bool) -> None:
     """Packs some of what became old by the change of ``known``, and of what was concluded anew of what was old already.
 
-    ``is_resting``: there is no news. Returns whether something was packed.
+    ``is_resting``: there is no news.
     """
     index, border = index_of(known), known.change.border
     if len(known.events) < LATEST:
-        return False
+        return
     news = known.events[-LATEST].time
     longest = LONGEST_S if known.longest is None else known.longest
     low = min(known.memory.packed_until, border)
@@ -44,13 +44,12 @@ def pack_old(known: LiveConclusions, is_resting: bool) -> bool:
         high = min(high, max(known.events[first + piece].time, nextafter(low, inf))) if piece else low
     known.memory = replace(known.memory, packed_until=high)
     if high <= low:
-        return False
+        return
     if not isinstance(known.events, AppendOnlyList):
         known.events = AppendOnlyList(known.events)
     known.events.hold(first_at(known.events, high), thinned)
     last = index.facts.last
     FACTS.pack(chosen(known.facts, (last >= low) & (last < high)))
-    return True
 
 
 def let_go() -> None:
