@@ -341,6 +341,10 @@ def _moment(text: str | None) -> datetime | None:
     return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
 
 
+#: What ``write`` keeps as facts, if there is nothing to keep.
+NO_FACTS = {lemons.FACT: lemons.written(()), false_claims.FACT: false_claims.fact((), ())}
+
+
 def write(
     store: Door, found: Sequence[Conclusions], detected: Mapping[str, datetime] | None = None,
     also: Callable[[Writer], None] | None = None,
@@ -359,8 +363,8 @@ def write(
         lemons.FACT: lemons.written((c.cluster, c.lemons) for c in found),
         false_claims.FACT: disowned_fact(found),
     }
-    # They rarely change, and replacing them costs as much as a table.
-    changed = {name: value for name, value in facts.items() if store.fact(name) != value}
+    # They rarely change, and replacing them costs as much as a table. Without one, there are none.
+    changed = {name: value for name, value in facts.items() if (store.fact(name) or NO_FACTS[name]) != value}
     with store.write() as writer:
         if also is not None:
             also(writer)

@@ -211,9 +211,7 @@ NO_BOOKS = Books()
 def accounting_time(store: Asks, cluster: str | None, speakers: Speakers) -> AccountingTime:
     """The zones in which files give job times, from all stored rows. ``speakers``: which lines of slurmctld count."""
     sources, limits = (*ACCOUNTING_SOURCES, *EPOCHS), (SAME_S, LEAST, MOST)
-    if not store.ask(allocations.any_allocated(cluster)):
-        return AccountingTime()
-    if not store.ask(allocations.any_in_another_zone(cluster, speakers, sources, *limits)):
+    if not store.ask(allocations.any_in_another_zone(cluster, sources, *limits)):
         return AccountingTime()
     pairs = store.ask(allocations.pairs(cluster, speakers, sources, *limits))
     if not any(row["quarters"] for row in pairs):  # a job that ran twice has allocations far from each other

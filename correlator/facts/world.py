@@ -153,6 +153,8 @@ class World:
                 runs_on[node].append(run)
         self._last_used: dict[str, Run] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
+        #: By host, the users who had runs there, from when to when (epoch seconds).
+        self._users_on: dict[str, list[tuple[float, float, str]]] = {}
 
     def _index_events(self) -> None:
         self.by_job: dict[int, list[Event]] = defaultdict(list)
@@ -184,6 +186,7 @@ class World:
             for run in near:
                 for host in hosts.intersection(run.nodes):
                     self._earlier_on[host].append(run)
+            self._users_on.clear()
         self.looks += uncounted.questions(open_to_users)
         reasons = uncounted.reasons(doubtful, self.doubted, words, self)
         left_out = [e for e in doubtful if e.id in reasons]
@@ -220,11 +223,13 @@ class World:
 
     def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
-        found: set[str] = set()
-        for run in self._runs_on(host):
-            if run.covers(time, MARGIN_S) and (user := user_of(run)) is not None:
-                found.add(user)
-        return frozenset(found)
+        if (known := self._users_on.get(host)) is None:
+            # Most hosts are asked about several times.
+            known = self._users_on[host] = [
+                (run.start - MARGIN_S, float("inf") if run.end is None else run.end + MARGIN_S, user)
+                for run in self._runs_on(host) if run.start is not None and (user := user_of(run)) is not None
+            ]  # fmt: skip
+        return frozenset([user for first, last, user in known if first <= time <= last])
 
     def _runs_on(self, host: str) -> Sequence[Run]:
         """Its runs, and those of before that lines of the window ask for."""

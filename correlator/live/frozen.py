@@ -15,7 +15,7 @@ from sqlalchemy import Select
 
 from correlator.incidents.lemons import Rooted, rooted
 from correlator.live.state import LiveConclusions, Touched
-from correlator.model.json_text import digest, from_json, sorted_json
+from correlator.model.json_text import from_json, has_digest, sorted_json
 from store.questions.conclusions import documents_of_incidents, documents_of_runs
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class Frozen(Mapping[str, Any]):
     def same_as(self, document: Mapping[str, Any]) -> bool:
         """Does ``document`` say the same? When it was first published does not count."""
         said = {key: value for key, value in document.items() if key != "detected_at"}
-        return digest(sorted_json(said)) == self._digest
+        return has_digest(sorted_json(said), self._digest)
 
 
 class FrozenVerdict(Frozen):

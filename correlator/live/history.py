@@ -21,7 +21,7 @@ from correlator.incidents.documents import undated
 from correlator.incidents.incident import Incident
 from correlator.live.changes import everything
 from correlator.live.frozen import thawed
-from correlator.model.json_text import digest, sorted_json
+from correlator.model.json_text import digest, has_digest, sorted_json
 from store.errors import NoSuchTable
 from store.questions import kept
 from store.tables import ALIASES, DETECTIONS, VERSIONS
@@ -165,8 +165,7 @@ class History:
 
 
 def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any], text: str, version: int, digest_before: str | None, now: datetime) -> dict[str, Any] | None:  # fmt: skip
-    said = digest(text)
-    if digest_before == said:
+    if digest_before is not None and has_digest(text, digest_before):
         return None
     jobs = [j["job_id"] for j in document.get("jobs", ())]
     root = document.get("root_cause") or {}
@@ -176,7 +175,7 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
         "incident_id": document.get("incident_id"), "confidence": document.get("confidence"),
         "summary": document.get("summary") or sorted_json({"title": document.get("title"), "jobs": jobs, "hosts": document.get("hosts"),
                                                           "event": root.get("event"), "host": root.get("host"), "device": root.get("device")}),
-        "digest": said,
+        "digest": digest(text),
     }  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def _attributes(attrs: Mapping[str, Any]) -> str:
             if kind not in _ENCODED and not (
                 _ENCODED.issuperset(map(type, value)) if kind is list else kind is dict and _are_texts(value)
             ):
-                value = _plain(value)
+                value = _filled(value) if kind is dict and _is_of_lists(value) else _plain(value)
                 if not value and value != 0:
                     continue
             said[name] = value
@@ -82,6 +82,17 @@ _ENCODED = frozenset({str, int, float, bool, Event, Fact})
 def _are_texts(value: dict[Any, Any]) -> bool:
     """Is nothing empty to be left out of it?"""
     return all(type(name) is str and type(one) is str and one for name, one in value.items())
+
+
+def _is_of_lists(value: dict[Any, Any]) -> bool:
+    """Is it lists by name, which the encoder writes by itself?"""
+    return all(
+        type(name) is str and type(one) is list and _ENCODED.issuperset(map(type, one)) for name, one in value.items()
+    )
+
+
+def _filled(value: dict[str, list[Any]]) -> dict[str, list[Any]]:
+    return {name: one for name, one in value.items() if one}
 
 
 def _noun(value: Any) -> Any:

@@ -15,42 +15,25 @@ from store.tables import JOBS, LINES
 _QUARTER: ColumnElement[float] = literal_column("900", Double())
 
 
-def _begins(cluster: str | None, speakers: Speakers, sources: Collection[str]) -> tuple[CTE, CTE]:
-    allocated = (
-        select(LINES.c.job_id, epoch(LINES.c.time).label("t"))
-        .distinct()
-        .where(
-            LINES.c.source == const("slurmctld"), speakers.count(LINES), LINES.c.event == const("slurm.job_start"), LINES.c.time.is_not(None),
-            LINES.c.job_id.is_not(None), same(LINES.c.cluster, cluster),
-        )
-        .cte("allocated")
+def _allocated(cluster: str | None) -> Select[Any]:
+    return select(LINES.c.job_id, epoch(LINES.c.time).label("t")).where(
+        LINES.c.source == const("slurmctld"), LINES.c.event == const("slurm.job_start"), LINES.c.time.is_not(None),
+        LINES.c.job_id.is_not(None), same(LINES.c.cluster, cluster),
     )  # fmt: skip
-    begun = (
-        select(
-            func.coalesce(JOBS.c.file, JOBS.c.source).label("file"), JOBS.c.source, JOBS.c.job_id, epoch(JOBS.c.start).label("start")
-        )
-        .distinct()
-        .where(JOBS.c.start.is_not(None), one_of(JOBS.c.source, sources), same(JOBS.c.cluster, cluster))
-        .cte("begun")
-    )  # fmt: skip
-    return allocated, begun
 
 
-def any_allocated(cluster: str | None) -> Select[Any]:
-    """One row if slurmctld's log has an allocation. Without one there are no ``pairs``, and to find that out this way costs
-    the engine 1 ms instead of 7 for planning the other questions."""
-    return (
-        select(const(1).label("found"))
-        .where(LINES.c.event == const("slurm.job_start"), LINES.c.source == const("slurmctld"), same(LINES.c.cluster, cluster))
-        .limit(1)
-    )  # fmt: skip
+def _begun(cluster: str | None, sources: Collection[str]) -> Select[Any]:
+    file = func.coalesce(JOBS.c.file, JOBS.c.source)
+    return select(file.label("file"), JOBS.c.source, JOBS.c.job_id, epoch(JOBS.c.start).label("start")).where(
+        JOBS.c.start.is_not(None), one_of(JOBS.c.source, sources), same(JOBS.c.cluster, cluster)
+    )
 
 
 def _differences(
-    cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
+    allocations: Select[Any], starts: Select[Any], near: float, least: int, most: int
 ) -> tuple[CTE, ColumnElement[bool]]:
     """Every start with every allocation of its job, and the condition that they are as far apart as zones may be."""
-    allocated, begun = _begins(cluster, speakers, sources)
+    allocated, begun = allocations.cte("allocated"), starts.cte("begun")
     off = begun.c.start - func.floor(allocated.c.t)
     difference = (
         select(begun, allocated.c.t, off.label("off"), func.round(off / _QUARTER, type_=Double()).label("quarters"))
@@ -63,14 +46,15 @@ def _differences(
 
 
 def any_in_another_zone(
-    cluster: str | None, speakers: Speakers, sources: Collection[str], near: float, least: int, most: int
+    cluster: str | None, sources: Collection[str], near: float, least: int, most: int
 ) -> Select[Any]:
-    """One row if a start and an allocation of its job differ by a nonzero number of quarters of an hour.
+    """One row if a start and an allocation of its job differ by a nonzero number of quarters of an hour, whoever wrote the
+    allocation.
 
-    Without one, none of the ``pairs`` does; they cost several times as much, because each start must be compared with
-    all allocations.
+    Without one, none of the ``pairs`` does. They cost several times as much: each start must be compared with all
+    allocations, and planning which of slurmctld's lines count takes 9 ms.
     """
-    difference, is_near = _differences(cluster, speakers, sources, near, least, most)
+    difference, is_near = _differences(_allocated(cluster), _begun(cluster, sources), near, least, most)
     return select(const(1).label("found")).where(is_near, difference.c.quarters != const(0)).limit(1)
 
 
@@ -81,7 +65,8 @@ def pairs(
     quarters of an hour away: ``file``, ``source``, ``job_id``, ``t`` of the allocation (epoch seconds), the row's delay
     in seconds (``off``) and ``quarters``. Only pairs within ``near`` seconds of a whole number of quarters, none or
     ``least`` to ``most`` of them. ``speakers``: which of slurmctld's lines count."""
-    difference, is_near = _differences(cluster, speakers, sources, near, least, most)
+    allocated = _allocated(cluster).where(speakers.count(LINES)).distinct()
+    difference, is_near = _differences(allocated, _begun(cluster, sources).distinct(), near, least, most)
     quarters = difference.c.quarters
     place = func.row_number().over(
         partition_by=(difference.c.file, difference.c.source, difference.c.job_id, difference.c.start), order_by=(func.abs(quarters), difference.c.t)
