@@ -57,6 +57,14 @@ def _begins(column: str, prefix: str) -> Condition:
     )
 
 
+#: The facilities that the rule asks about.
+_FACILITIES = ("user", "kern")
+
+
+def _of_facility(name: str) -> Condition:
+    return _is("facility", _FACILITIES[_FACILITIES.index(name)])
+
+
 def _not(condition: Condition) -> Condition:
     return Condition(lambda lines: not_(condition.sql(lines)), ~condition.frame)
 
@@ -111,7 +119,7 @@ _DOCUMENT = Condition(lambda lines: lines.c.format == lines.c.source, pl.col("fo
 _KERNELS, _SWITCH, _JOURNALD = _is("source", "kernel"), _is("source", "switch"), _is("format", "journald")
 _RING = _is("format", "kmsg", "dmesg")
 #: How parsers/authority.py and parsers/formats/jsonl.py leave what journald attributes to a person's process.
-_PERSONS = (_JOURNALD, _is("facility", "user"), _is("source", "syslog"))
+_PERSONS = (_JOURNALD, _of_facility("user"), _is("source", "syslog"))
 
 _RULE: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (JOB, (_is("source", *JOB_SOURCES),)),
@@ -129,7 +137,7 @@ _RULE: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (DEVICE, (_SWITCHES,)),
     (NETWORK, (_SYSLOGS, _OF_ANOTHER)),
     (LOCAL, (_SYSLOGS,)),
-    (ROOT, (_RING, _not(_is("facility", "kern")))),  # root may write to /dev/kmsg, with any facility but the kernel's
+    (ROOT, (_RING, _not(_of_facility("kern")))),  # root may write to /dev/kmsg, with any facility but the kernel's
     (KERNEL, (_KERNELS, _is("format", *OF_RING))),
     (ROOT, (_RING,)),
     (ROOT, (_AGENTS,)),
@@ -166,8 +174,13 @@ _WRITERS = ("format", "source", "facility", "host", "file")
 _MARKS = "marks"
 _CLAIMS, _MEANS, _BY_ANOTHER = 1, 2, 4
 _OF_SENT = ((_EVENT, _MEANS), (_not(_BY_ITS_HOST), _BY_ANOTHER))
+#: The number of the facility among those that the rule asks about, times this, is part of it: a syslog daemon's file has
+#: lines of ten others. 0 for a line without one, and the number after the last for any other.
+_FACILITY = 8
+_OTHER_FACILITY = len(_FACILITIES) + 1
 #: The names of ``writer_columns``.
-WRITER_COLUMNS = (*_WRITERS, _MARKS)
+_COLUMNS = tuple(name for name in _WRITERS if name != "facility")
+WRITER_COLUMNS = (*_COLUMNS, _MARKS)
 
 #: A number in place of these columns. Whoever sends a packet chooses its host's name, and does not know this one.
 _SEED = secrets.randbits(63)
@@ -228,12 +241,20 @@ def writer_columns(lines: FromClause) -> list[ColumnElement[Any]]:
     none = const(0)
     of_sent = reduce(add, (case((one.sql(lines), const(mark)), else_=none) for one, mark in _OF_SENT))
     marks = case((_CLAIM.sql(lines), const(_CLAIMS)), else_=none) + case((_SENT.sql(lines), of_sent), else_=none)
-    return [*(lines.c[name] for name in _WRITERS), marks.label(_MARKS)]
+    numbers = {const(name): const(_FACILITY * number) for number, name in enumerate(_FACILITIES, 1)}
+    facility = case(
+        (lines.c.facility.is_(None), none), *((lines.c.facility == name, number) for name, number in numbers.items()),
+        else_=const(_FACILITY * _OTHER_FACILITY),
+    )  # fmt: skip
+    return [*(lines.c[name] for name in _COLUMNS), (marks + facility).label(_MARKS)]
 
 
 def writer_expressions(lines: pl.DataFrame) -> list[pl.Expr]:
     """The same for a frame of stored lines, in plain texts."""
-    return [*map(pl.col, _WRITERS), _marks_of(lines, tagged=lines["tags"].null_count() < lines.height)]
+    marks = _marks_of(lines, tagged=lines["tags"].null_count() < lines.height)
+    known = dict(zip([None, *_FACILITIES], range(_OTHER_FACILITY), strict=True))
+    facility = pl.col("facility").replace_strict(known, default=_OTHER_FACILITY, return_dtype=pl.Int32)
+    return [*map(pl.col, _COLUMNS), marks + _FACILITY * facility]
 
 
 def _marks_of(lines: pl.DataFrame, *, tagged: bool) -> pl.Expr:
@@ -252,7 +273,12 @@ def authority_of_writers(writers: pl.DataFrame) -> pl.Series:
     packets without an event, and what the agent itself found."""
     has = {mark: (pl.col(_MARKS) & mark) != 0 for mark in (_CLAIMS, _MEANS, _BY_ANOTHER)}
     sender = pl.when(has[_BY_ANOTHER]).then(pl.lit('"sender"')).otherwise(pl.lit(""))
-    found = authority_of_events(writers.with_columns(pl.lit("some").alias("event"), sender.alias("entities")))
+    facility = (pl.col(_MARKS) // _FACILITY).replace_strict(
+        range(_OTHER_FACILITY + 1), [None, *_FACILITIES, "other"], return_dtype=pl.String
+    )
+    found = authority_of_events(
+        writers.with_columns(pl.lit("some").alias("event"), sender.alias("entities"), facility.alias("facility"))
+    )
     # Only what means an event has its sender noted.
     of_none = has[_CLAIMS] | _AGENTS.frame | (_SENT.frame & ~has[_MEANS])
     return writers.select(pl.when(of_none).then(None).otherwise(found).alias("authority")).to_series()
