@@ -371,7 +371,11 @@ def within(certificate: Sender, token: Sender | None) -> Sender:
     """What a certificate's sender may send that shows a token as well. Raises ``Refused`` if they stand for different hosts."""
     if token is None or not token.limits:
         return certificate
-    hosts = tuple(name for name in certificate.limits.hosts if token.limits.stands_for(name, None))
+    # DNS knows no case: what the token calls Gpu01 is what the certificate calls gpu01.site.
+    certified = {name.lower() for name in certificate.limits.hosts}
+    spelled = (name for name in token.limits.names if name.lower() in certified)
+    stated = (name for name in certificate.limits.hosts if token.limits.stands_for(name, None))
+    hosts = tuple(dict.fromkeys([*stated, *spelled]))
     if not hosts:
         raise Refused(
             403,

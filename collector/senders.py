@@ -67,6 +67,11 @@ class Limits:
             return None
         return cls(str(limits["name"]), *(tuple(map(str, limits[part])) for part in ("hosts", "clusters", "kinds")))
 
+    @property
+    def names(self) -> list[str]:
+        """The hosts that are named, without those of a pattern."""
+        return sorted(_names(self.hosts)[0])
+
     def stands_for(self, host: str, cluster: str | None) -> bool:
         """Whether the sender is bound to this host; to any host if it is bound to none."""
         hosts, clusters = self._hosts(), self._clusters()

@@ -2,7 +2,7 @@
 
 It makes its token itself and tells the service only the token's digest, with a document that the cloud signed about this
 machine. The connection comes from a port below 1024, which shows the service that root opened it: any user can ask for
-the document. The token is renewed at half of its life, and whoever renews it must have it.
+the document. The token is renewed at about half of its life, and whoever renews it must have it.
 
 ``instance.token`` in the spool's folder is the token, ``instance.next`` one that the service may have accepted without
 that its answer arrived, ``instance.json`` says when to renew. All are readable by their owner only.
@@ -205,7 +205,9 @@ class Enrolment:
         if not isinstance(life, int | float) or isinstance(life, bool):
             life = 0.0
         (self._folder / "instance.next").replace(self._folder / "instance.token")
-        _write(self._folder / "instance.json", json.dumps({"renew_at": self._now() + max(60.0, life / 2)}))
+        # Machines that were started together would all renew together otherwise.
+        renew_in = max(60.0, life / 2 * (0.8 + 0.4 * random.random()))
+        _write(self._folder / "instance.json", json.dumps({"renew_at": self._now() + renew_in}))
 
 
 def bearer(folder: Path) -> str:

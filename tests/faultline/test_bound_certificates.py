@@ -86,6 +86,7 @@ def test_a_token_beside_it_narrows_it(tmp_path: Path) -> None:
     """Neither widens the other, and a token that is wrong is refused whatever certificate is shown."""
     tokens = {name: Sender.of_token(name, limits, name) for name, limits in {
         "lines": {"hosts": ["gpu[01-02]"], "data": ["lines"], "clusters": ["blue"]}, "other": {"hosts": ["gpu09"]}, "all": {},
+        "spelled": {"hosts": ["Gpu01", "Gpu02"]},
     }.items()}  # fmt: skip
     spool = Spool(tmp_path / "spool")
     named, unnamed = (
@@ -97,7 +98,7 @@ def test_a_token_beside_it_narrows_it(tmp_path: Path) -> None:
         assert sender is not None
         limits = sender.limits
         return (
-            {name for name in ("gpu01", "gpu02", "gpu09") if limits.stands_for(name, None)},
+            {name for name in ("gpu01", "Gpu01", "gpu02", "Gpu02", "gpu09") if limits.stands_for(name, None)},
             limits.kinds,
             limits.clusters,
         )
@@ -105,6 +106,7 @@ def test_a_token_beside_it_narrows_it(tmp_path: Path) -> None:
     assert allowed(named, "lines") == ({"gpu01"}, ("lines",), ("blue",))
     assert allowed(unnamed, "lines") == ({"gpu01", "gpu02"}, ("lines",), ("blue",))
     assert allowed(named, "all") == ({"gpu01"}, (), ())
+    assert allowed(named, "spelled") == ({"Gpu01"}, (), ())
     with pytest.raises(Refused, match="does not stand for the host of its certificate"):
         allowed(named, "other")
     with pytest.raises(Refused, match="not one of this service's"):
