@@ -8,12 +8,12 @@ class of the others is as it was, so reading them costs nothing more.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from io import BytesIO
 from operator import attrgetter
 from sys import intern
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Generic, TypeVar
 
 import zstandard
@@ -24,6 +24,9 @@ TOGETHER = 256
 
 #: Blocks whose values are kept while objects are restored: what belongs together is near each other.
 _BLOCKS_KEPT = 16
+
+#: A block of usual events, before it is compressed, is a tenth of this.
+_USUAL_BYTES = 1 << 19
 
 
 class Packable:
@@ -44,9 +47,7 @@ class Block:
 
     def __init__(self, rows: list[Any]) -> None:
         """Raises ``NotPlainError``."""
-        to = BytesIO()
-        _Pickler(to, protocol=5).dump(rows)
-        self.data = zstandard.compress(to.getvalue(), 1)  # a third of the time of zlib, and smaller
+        self.data = _tools.packed(rows)
 
 
 class NotPlainError(Exception):
@@ -56,6 +57,39 @@ class NotPlainError(Exception):
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:  # for whatever is no number, text or collection of these
         raise NotPlainError(type(value))
+
+
+class _Tools(local):
+    """Packs values with one pickler and one compressor per thread, which are not thread-safe: new ones for each block
+    would take a fifth of its time."""
+
+    def __init__(self) -> None:
+        self._compressor = zstandard.ZstdCompressor(1)  # a third of the time of zlib, and smaller
+        self._renew()
+
+    def _renew(self) -> None:
+        self._to = BytesIO()
+        self._pickler = _Pickler(self._to, protocol=5)
+
+    def packed(self, value: object) -> bytes:
+        """Raises ``NotPlainError``."""
+        try:
+            self._pickler.dump(value)
+            return self._compressor.compress(self._to.getvalue())
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
+        """Holds nothing: neither values nor, after a block of very long messages, much memory."""
+        if self._to.tell() > _USUAL_BYTES:
+            self._renew()
+        else:
+            self._pickler.clear_memo()
+            self._to.seek(0)
+            self._to.truncate()
+
+
+_tools = _Tools()
 
 
 @lru_cache(maxsize=_BLOCKS_KEPT)
@@ -73,16 +107,22 @@ _restored: list[tuple[Packing[Any], Packable]] = []
 
 class Packing(Generic[P]):
     """How objects of a class are packed: without the values of ``names``. Those of ``shared`` are texts; they stay, and
-    equal ones become one object. The class ``packed`` calls ``value`` where an attribute is missing."""
+    equal ones become one object. The class ``packed`` calls ``value`` where an attribute is missing. ``refers`` tells of
+    some objects, for less than an attempt to pack them takes, that their values are not plain."""
 
-    def __init__(self, plain: type[P], packed: type[P], names: Sequence[str], shared: Sequence[str]) -> None:
+    def __init__(
+        self, plain: type[P], packed: type[P], names: Sequence[str], shared: Sequence[str],
+        refers: Callable[[P], bool] | None = None,
+    ) -> None:  # fmt: skip
         self._plain, self._packed, self._names, self._shared = plain, packed, frozenset(names), shared
-        self._order = tuple(names)
+        self._order, self._refers = tuple(names), refers
         self._values = attrgetter(*names)
 
     def pack(self, objects: Sequence[P]) -> None:
         """Those that were never packed; others stay as they are, and so do those with values that are not plain."""
         new = [one for one in objects if not hasattr(one, "_block")]
+        if self._refers:
+            new = [one for one in new if not self._refers(one)]
         for first in range(0, len(new), TOGETHER):
             self._pack(new[first : first + TOGETHER])
 
@@ -97,8 +137,9 @@ class Packing(Generic[P]):
         with _lock:
             for place, one in enumerate(some):
                 for name in self._shared:
-                    if (text := getattr(one, name)) is not None:
-                        object.__setattr__(one, name, intern(text))
+                    text = getattr(one, name)
+                    if text is not None and (same := intern(text)) is not text:
+                        object.__setattr__(one, name, same)
                 object.__setattr__(one, "_block", block)
                 object.__setattr__(one, "_place", place)
                 self._let_go(one)
