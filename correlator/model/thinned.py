@@ -44,8 +44,8 @@ class Thinned(Sequence[Event]):
         for first in range(0, len(events), TOGETHER):
             rows = _rows(events[first : first + TOGETHER])
             self._blocks.append(Block(rows))
-            self._kinds.append(frozenset(row[_KIND] for row in rows))
-        self._times = np.fromiter(map(_time, events), np.float64, len(events))
+            self._kinds.append(frozenset([row[_KIND] for row in rows]))
+        self._times = np.fromiter([each.time for each in events], np.float64, len(events))
         self._held: list[Event | None] = list(events)
         _touched[id(self)] = self
 
