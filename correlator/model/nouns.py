@@ -8,7 +8,7 @@ All times are seconds since the epoch, UTC.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from correlator.model.attrs import Attr, Attrs, DraftAttrs, by_name, draft_of, no_attrs, with_attr
@@ -62,9 +62,10 @@ class _PackedEvent(Event):
         return EVENTS.value(self, name)
 
 
-#: An event of a long history keeps what tells whether it is looked for.
+#: An event of a long history keeps what tells whether it is looked for. Its values are in the block of its stretch of the
+#: history (thinned.py), which has rows of all values.
 EVENTS: Packing[Event] = Packing(
-    Event, _PackedEvent, shared=("kind", "host", "device"), names=(
+    Event, _PackedEvent, row=[each.name for each in fields(Event)], shared=("kind", "host", "device"), names=(
         "id", "sigma", "job_id", "message", "source", "layer", "severity", "file", "line", "received", "time_quality", "count",
         "last", "entities", "also", "clock_offset", "own", "known_by", "authority",
     ),

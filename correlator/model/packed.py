@@ -37,6 +37,7 @@ class Packable:
     _place: int
 
 
+_set_block, _set_place = (vars(Packable)[name].__set__ for name in ("_block", "_place"))
 P = TypeVar("P", bound=Packable)
 
 
@@ -107,16 +108,18 @@ _restored: list[tuple[Packing[Any], Packable]] = []
 
 class Packing(Generic[P]):
     """How objects of a class are packed: without the values of ``names``. Those of ``shared`` are texts; they stay, and
-    equal ones become one object. The class ``packed`` calls ``value`` where an attribute is missing. ``refers`` tells of
-    some objects, for less than an attempt to pack them takes, that their values are not plain."""
+    equal ones become one object. ``row`` names the values of a block's rows: ``names`` and maybe others. The class
+    ``packed`` calls ``value`` where an attribute is missing. ``refers`` tells of some objects, for less than an attempt to
+    pack them takes, that their values are not plain."""
 
     def __init__(
-        self, plain: type[P], packed: type[P], names: Sequence[str], shared: Sequence[str],
+        self, plain: type[P], packed: type[P], names: Sequence[str], shared: Sequence[str], row: Sequence[str] = (),
         refers: Callable[[P], bool] | None = None,
     ) -> None:  # fmt: skip
         self._plain, self._packed, self._names, self._shared = plain, packed, frozenset(names), shared
-        self._order, self._refers = tuple(names), refers
-        self._values = attrgetter(*names)
+        self._row, self._refers = tuple(row or names), refers
+        self._values, self._texts = attrgetter(*self._row), attrgetter(*shared)
+        self._delete = [getattr(plain, name).__delete__ for name in names]
 
     def pack(self, objects: Sequence[P]) -> None:
         """Those that were never packed; others stay as they are, and so do those with values that are not plain."""
@@ -134,25 +137,28 @@ class Packing(Generic[P]):
             plain = [_is_plain(row) for row in rows]
             some = [one for one, is_plain in zip(some, plain, strict=True) if is_plain]
             block = Block([row for row, is_plain in zip(rows, plain, strict=True) if is_plain])
+        self.pack_as(some, block)
+
+    def pack_as(self, objects: Sequence[P | None], block: Block) -> None:
+        """Packs objects whose values are the rows of a block, in its order; None where one is not needed. What was packed in this block
+        before stays as it is: ``pack_restored`` packs what was restored of it."""
         with _lock:
-            for place, one in enumerate(some):
-                for name in self._shared:
-                    text = getattr(one, name)
+            for place, one in enumerate(objects):
+                if one is None or getattr(one, "_block", None) is block:
+                    continue
+                for name, text in zip(self._shared, self._texts(one), strict=True):
                     if text is not None and (same := intern(text)) is not text:
                         object.__setattr__(one, name, same)
-                object.__setattr__(one, "_block", block)
-                object.__setattr__(one, "_place", place)
-                self._let_go(one)
-
-    def _let_go(self, one: P) -> None:
-        object.__setattr__(one, "__class__", self._packed)
-        for name in self._order:
-            object.__delattr__(one, name)
+                _set_block(one, block)
+                _set_place(one, place)
+                self.again(one)
 
     def again(self, one: P) -> None:
         """Packs a restored one. Under the lock."""
         if type(one) is self._plain:
-            self._let_go(one)
+            object.__setattr__(one, "__class__", self._packed)
+            for delete in self._delete:
+                delete(one)
 
     def value(self, one: P, name: str) -> Any:
         """The value of ``name``, which a packed object lacks; all others are restored with it. Raises ``AttributeError``."""
@@ -160,10 +166,10 @@ class Packing(Generic[P]):
             raise AttributeError(f"{self._plain.__name__} has no attribute {name}")
         with _lock:
             row = rows_of(one._block)[one._place]
-            values = dict(zip(self._order, row if len(self._order) > 1 else (row,), strict=True))
+            values = dict(zip(self._row, row if len(self._row) > 1 else (row,), strict=True))
             if type(one) is self._packed:
-                for each, value in values.items():
-                    object.__setattr__(one, each, value)
+                for each in self._names:
+                    object.__setattr__(one, each, values[each])
                 object.__setattr__(one, "__class__", self._plain)
                 _restored.append((self, one))
             return values[name]

@@ -56,7 +56,8 @@ class Thinned(Sequence[Event]):
             for place in range(len(held)):
                 if sys.getrefcount(held[place]) == _ALONE:
                     held[place] = None
-        EVENTS.pack([one for one in held if one is not None])
+        for number, block in enumerate(self._blocks):
+            EVENTS.pack_as(held[number * TOGETHER : (number + 1) * TOGETHER], block)
 
     @property
     def held(self) -> int:
