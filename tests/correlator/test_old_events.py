@@ -228,6 +228,39 @@ def test_held_events_follow_what_is_new() -> None:
         assert held[-1][0] < len(known.events) / 2, held
 
 
+def test_the_tick_after_one_with_news_packs_again_what_was_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a tenth of a second after some bursts, and nobody waits for that tick."""
+    made, calls = correlation.Day(3), [0]
+    monkeypatch.setattr(ticker, "let_go", lambda: calls.append(calls.pop() + 1))
+    with open_store(None) as store:
+        _settings(store)
+        service = Ticker(store)
+        for day in range(4):
+            made.fill(day * DAY_S, (day + 1) * DAY_S, 0, 100)
+            _add(store, made)
+            before = calls[0]
+            report = service.tick(_at((day + 1) * DAY_S))
+            assert report.worked and (report.full or calls[0] == before)
+            for _ in range(2):
+                assert not service.tick(_at((day + 1) * DAY_S)).worked
+            assert calls[0] == before + 1
+        assert not report.full
+
+
+def test_a_held_event_has_its_values_in_the_block_of_its_stretch() -> None:
+    events = [_event(n) for n in range(300)]
+    stretch, wanted = thinned.Thinned(events), [_values(one) for one in events]
+    old.let_go()
+    assert not any(type(one) is Event for one in events) and stretch.held == 300
+    assert {id(one._block) for one in events} == set(map(id, stretch._blocks))
+    assert _values(events[270]) == wanted[270] and type(events[270]) is Event
+    again = thinned.Thinned(events[200:])  # a late line moved the borders of stretches
+    assert _values(events[290]) == wanted[290]
+    old.let_go()
+    assert {id(one._block) for one in events[200:]} == set(map(id, again._blocks))
+    assert not any(type(one) is Event for one in events) and [_values(one) for one in events] == wanted
+
+
 def test_packing_waits_for_a_tick_without_news_or_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(old, "MOST_WAITING", 450)
     monkeypatch.setattr(old, "PIECE", 400)
