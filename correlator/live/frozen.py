@@ -116,9 +116,9 @@ def freeze(
     last version of a document, by kind, cluster and name."""
     of_runs = Documents(store, documents_of_runs, known.cluster)
     of_incidents = Documents(store, documents_of_incidents, known.cluster)
-    for key in touched.verdicts:
-        verdict = known.verdicts.get(key)
-        if verdict is None or isinstance(verdict, Frozen) or not verdict["final"] or "awaited" in verdict:
+    for key in known.verdicts.keys() & touched.verdicts:  # most runs that a tick touches have none
+        verdict = known.verdicts[key]
+        if isinstance(verdict, Frozen) or not verdict["final"] or "awaited" in verdict:
             continue
         if said := published("verdict", known.cluster, key):
             known.verdicts[key] = FrozenVerdict(key, _of_verdict(verdict), said, of_runs)

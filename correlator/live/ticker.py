@@ -151,11 +151,6 @@ class Ticker:
         if not partly:
             self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
         self._ticks += 1
-        if self._ticks >= RESTED_TICKS:
-            for conclusions in found:
-                conclusions.to_free.clear()
-            let_go()  # of what was packed by earlier ticks: the conclusions before still refer to what this one packs
-            self._ticks = 0
         for conclusions, touched in zip(found, concluded, strict=True):
             if not partly or conclusions is not before.get(conclusions.cluster):
                 some = touched if partly and touched else everything(conclusions)  # a full pass reads frozen ones, too
@@ -273,12 +268,16 @@ class Ticker:
         return update
 
     def _let_go(self) -> None:
-        """Lets go of what the last tick replaced and of the final documents that it stored."""
+        """Lets go of what the last tick replaced and of the final documents that it stored; now and then, of what ticks
+        restored and of old events."""
         self._to_free.clear()
         for conclusions, touched in self._to_freeze:
             assert self._history is not None
             freeze(self.store, conclusions, touched, self._history.digest)
         self._to_freeze.clear()
+        if self._ticks >= RESTED_TICKS:
+            let_go()
+            self._ticks = 0
 
     def _grew_only(self, new: Changes, received_rows: dict[str | None, NewRows] | None) -> bool:
         """Were rows only added, none of them to what applies to all times (``TIMELESS``)?

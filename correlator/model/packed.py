@@ -8,12 +8,12 @@ class of the others is as it was, so reading them costs nothing more.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from io import BytesIO
 from operator import attrgetter
 from sys import intern
-from threading import Lock
+from threading import Lock, local
 from typing import Any, Generic, TypeVar
 
 import zstandard
@@ -25,6 +25,9 @@ TOGETHER = 256
 #: Blocks whose values are kept while objects are restored: what belongs together is near each other.
 _BLOCKS_KEPT = 16
 
+#: A block of usual events, before it is compressed, is a tenth of this.
+_USUAL_BYTES = 1 << 19
+
 
 class Packable:
     """What a packed object is restored from. Unset until it is packed for the first time."""
@@ -34,6 +37,7 @@ class Packable:
     _place: int
 
 
+_set_block, _set_place = (vars(Packable)[name].__set__ for name in ("_block", "_place"))
 P = TypeVar("P", bound=Packable)
 
 
@@ -44,9 +48,7 @@ class Block:
 
     def __init__(self, rows: list[Any]) -> None:
         """Raises ``NotPlainError``."""
-        to = BytesIO()
-        _Pickler(to, protocol=5).dump(rows)
-        self.data = zstandard.compress(to.getvalue(), 1)  # a third of the time of zlib, and smaller
+        self.data = _tools.packed(rows)
 
 
 class NotPlainError(Exception):
@@ -56,6 +58,39 @@ class NotPlainError(Exception):
 class _Pickler(pickle.Pickler):
     def reducer_override(self, value: object) -> Any:  # for whatever is no number, text or collection of these
         raise NotPlainError(type(value))
+
+
+class _Tools(local):
+    """Packs values with one pickler and one compressor per thread, which are not thread-safe: new ones for each block
+    would take a fifth of its time."""
+
+    def __init__(self) -> None:
+        self._compressor = zstandard.ZstdCompressor(1)  # a third of the time of zlib, and smaller
+        self._renew()
+
+    def _renew(self) -> None:
+        self._to = BytesIO()
+        self._pickler = _Pickler(self._to, protocol=5)
+
+    def packed(self, value: object) -> bytes:
+        """Raises ``NotPlainError``."""
+        try:
+            self._pickler.dump(value)
+            return self._compressor.compress(self._to.getvalue())
+        finally:
+            self._clear()
+
+    def _clear(self) -> None:
+        """Holds nothing: neither values nor, after a block of very long messages, much memory."""
+        if self._to.tell() > _USUAL_BYTES:
+            self._renew()
+        else:
+            self._pickler.clear_memo()
+            self._to.seek(0)
+            self._to.truncate()
+
+
+_tools = _Tools()
 
 
 @lru_cache(maxsize=_BLOCKS_KEPT)
@@ -73,16 +108,24 @@ _restored: list[tuple[Packing[Any], Packable]] = []
 
 class Packing(Generic[P]):
     """How objects of a class are packed: without the values of ``names``. Those of ``shared`` are texts; they stay, and
-    equal ones become one object. The class ``packed`` calls ``value`` where an attribute is missing."""
+    equal ones become one object. ``row`` names the values of a block's rows: ``names`` and maybe others. The class
+    ``packed`` calls ``value`` where an attribute is missing. ``refers`` tells of some objects, for less than an attempt to
+    pack them takes, that their values are not plain."""
 
-    def __init__(self, plain: type[P], packed: type[P], names: Sequence[str], shared: Sequence[str]) -> None:
+    def __init__(
+        self, plain: type[P], packed: type[P], names: Sequence[str], shared: Sequence[str], row: Sequence[str] = (),
+        refers: Callable[[P], bool] | None = None,
+    ) -> None:  # fmt: skip
         self._plain, self._packed, self._names, self._shared = plain, packed, frozenset(names), shared
-        self._order = tuple(names)
-        self._values = attrgetter(*names)
+        self._row, self._refers = tuple(row or names), refers
+        self._values, self._texts = attrgetter(*self._row), attrgetter(*shared)
+        self._delete = [getattr(plain, name).__delete__ for name in names]
 
     def pack(self, objects: Sequence[P]) -> None:
         """Those that were never packed; others stay as they are, and so do those with values that are not plain."""
         new = [one for one in objects if not hasattr(one, "_block")]
+        if self._refers:
+            new = [one for one in new if not self._refers(one)]
         for first in range(0, len(new), TOGETHER):
             self._pack(new[first : first + TOGETHER])
 
@@ -94,24 +137,28 @@ class Packing(Generic[P]):
             plain = [_is_plain(row) for row in rows]
             some = [one for one, is_plain in zip(some, plain, strict=True) if is_plain]
             block = Block([row for row, is_plain in zip(rows, plain, strict=True) if is_plain])
-        with _lock:
-            for place, one in enumerate(some):
-                for name in self._shared:
-                    if (text := getattr(one, name)) is not None:
-                        object.__setattr__(one, name, intern(text))
-                object.__setattr__(one, "_block", block)
-                object.__setattr__(one, "_place", place)
-                self._let_go(one)
+        self.pack_as(some, block)
 
-    def _let_go(self, one: P) -> None:
-        object.__setattr__(one, "__class__", self._packed)
-        for name in self._order:
-            object.__delattr__(one, name)
+    def pack_as(self, objects: Sequence[P | None], block: Block) -> None:
+        """Packs objects whose values are the rows of a block, in its order; None where one is not needed. What was packed in this block
+        before stays as it is: ``pack_restored`` packs what was restored of it."""
+        with _lock:
+            for place, one in enumerate(objects):
+                if one is None or getattr(one, "_block", None) is block:
+                    continue
+                for name, text in zip(self._shared, self._texts(one), strict=True):
+                    if text is not None and (same := intern(text)) is not text:
+                        object.__setattr__(one, name, same)
+                _set_block(one, block)
+                _set_place(one, place)
+                self.again(one)
 
     def again(self, one: P) -> None:
         """Packs a restored one. Under the lock."""
         if type(one) is self._plain:
-            self._let_go(one)
+            object.__setattr__(one, "__class__", self._packed)
+            for delete in self._delete:
+                delete(one)
 
     def value(self, one: P, name: str) -> Any:
         """The value of ``name``, which a packed object lacks; all others are restored with it. Raises ``AttributeError``."""
@@ -119,10 +166,10 @@ class Packing(Generic[P]):
             raise AttributeError(f"{self._plain.__name__} has no attribute {name}")
         with _lock:
             row = rows_of(one._block)[one._place]
-            values = dict(zip(self._order, row if len(self._order) > 1 else (row,), strict=True))
+            values = dict(zip(self._row, row if len(self._row) > 1 else (row,), strict=True))
             if type(one) is self._packed:
-                for each, value in values.items():
-                    object.__setattr__(one, each, value)
+                for each in self._names:
+                    object.__setattr__(one, each, values[each])
                 object.__setattr__(one, "__class__", self._plain)
                 _restored.append((self, one))
             return values[name]

@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import fields
 from operator import attrgetter
 from threading import Lock
-from typing import overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.nouns import EVENTS, Event
 from correlator.model.packed import TOGETHER, Block, NotPlainError, rows_of
 
-_VALUES = attrgetter(*(each.name for each in fields(Event)))
 _KIND = [each.name for each in fields(Event)].index("kind")
 _time = attrgetter("time")
 
@@ -39,15 +38,14 @@ class Thinned(Sequence[Event]):
 
     def __init__(self, events: list[Event]) -> None:
         """Holds all at first, until ``thin_again``. Raises ``NotPlainError``."""
-        self._blocks = [
-            Block(list(map(_VALUES, events[first : first + TOGETHER]))) for first in range(0, len(events), TOGETHER)
-        ]
+        self._blocks: list[Block] = []
         #: Those of each block: most blocks have none that a question is about.
-        self._kinds = [
-            frozenset(each.kind for each in events[first : first + TOGETHER])
-            for first in range(0, len(events), TOGETHER)
-        ]
-        self._times = np.fromiter(map(_time, events), np.float64, len(events))
+        self._kinds: list[frozenset[str]] = []
+        for first in range(0, len(events), TOGETHER):
+            rows = _rows(events[first : first + TOGETHER])
+            self._blocks.append(Block(rows))
+            self._kinds.append(frozenset([row[_KIND] for row in rows]))
+        self._times = np.fromiter([each.time for each in events], np.float64, len(events))
         self._held: list[Event | None] = list(events)
         _touched[id(self)] = self
 
@@ -58,7 +56,8 @@ class Thinned(Sequence[Event]):
             for place in range(len(held)):
                 if sys.getrefcount(held[place]) == _ALONE:
                     held[place] = None
-        EVENTS.pack([one for one in held if one is not None])
+        for number, block in enumerate(self._blocks):
+            EVENTS.pack_as(held[number * TOGETHER : (number + 1) * TOGETHER], block)
 
     @property
     def held(self) -> int:
@@ -106,6 +105,18 @@ class Thinned(Sequence[Event]):
             event = self._held[place] = Event(*rows_of(self._blocks[place // TOGETHER])[place % TOGETHER])
             _touched[id(self)] = self
             return event
+
+
+def _rows(events: list[Event]) -> list[tuple[Any, ...]]:
+    """The values of each, in the order of the fields. ``attrgetter`` would take three times as long."""
+    return [
+        (
+            e.id, e.time, e.sigma, e.kind, e.host, e.device, e.job_id, e.message, e.source, e.layer, e.severity, e.file,
+            e.line, e.received, e.time_quality, e.count, e.last, e.entities, e.also, e.clock_offset, e.own, e.known_by,
+            e.authority,
+        )
+        for e in events
+    ]  # fmt: skip
 
 
 def thin_again() -> None:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import astuple, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from operator import attrgetter
+from sys import getrefcount
 from typing import cast
+from weakref import ref
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -24,7 +28,7 @@ from correlator.model import append_only_list, thinned
 from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.attrs import Attrs, by_name
 from correlator.model.nouns import EVENTS, FACTS, Event, Fact
-from correlator.model.packed import pack_restored, rows_of
+from correlator.model.packed import Block, NotPlainError, pack_restored, rows_of
 from parsers.record import frame
 from store import open_store
 from store.duckdb.store import DuckStore
@@ -80,6 +84,53 @@ def test_a_fact_that_refers_to_others_keeps_them() -> None:
     assert by_name(facts[1].attrs)["output"][0] is line
     assert [by_name(facts[0].attrs), by_name(facts[2].attrs)] == [{"hosts": ["n1"], "code": None}, {}]
     assert all(fact.events == (line,) for fact in facts)
+
+
+class _Text(str):
+    """Not plain, and equal to a text."""
+
+
+@pytest.mark.parametrize(
+    "value", [np.float64(2.0), np.int64(7), np.str_("a"), _Text("a"), np.bool_(True), [np.float64(1)]]
+)
+def test_values_that_are_not_plain_are_left_as_they_are(value: object) -> None:
+    plain = [_event(n) for n in range(3)]
+    odd = [replace(_event(3), entities={"xid": value}), replace(_event(4), message=cast("str", value))]
+    events = [*plain, *odd]
+    assert thinned.thinned(events) == tuple(events)  # no copies of them
+    facts = [Fact("a", 1.0, 2.0, 0.0, attrs=cast("Attrs", {"why": each})) for each in ("a", value, "b")]
+    FACTS.pack(facts)
+    assert [type(one) is Fact for one in facts] == [False, True, False]
+    assert [by_name(one.attrs)["why"] for one in facts] == ["a", value, "b"] and by_name(facts[1].attrs)["why"] is value
+    packed = thinned.Thinned(plain)  # what could not be packed leaves nothing behind
+    wanted = [_values(one) for one in plain]
+    del events, plain, odd
+    old.let_go()
+    assert packed.held == 0 and [_values(one) for one in packed] == wanted
+
+
+def test_what_was_packed_is_not_kept_by_what_packs_it() -> None:
+    class Seen(dict[str, int]):  # unlike a dict, it can be watched
+        pass
+
+    held, watched = {"hosts": ["n1" * 50]}, Seen()
+    gone = ref(watched)
+    first = Block(["text", held])
+    Block(["text" * 1000, held])
+    with pytest.raises(NotPlainError):
+        Block(["text", held, watched])
+    assert Block(["text", held]).data == first.data
+    del watched
+    assert gone() is None and getrefcount(held) == 2
+
+
+def test_threads_pack_at_the_same_time() -> None:
+    def both(first: int) -> bool:
+        rows = [[(f"{first} {n}", n / 3, {"nodes": [f"n{n % 7}"]}) for n in range(m, m + 200)] for m in range(40)]
+        return [rows_of(Block(some)) for some in rows] == rows
+
+    with ThreadPoolExecutor(4) as threads:
+        assert all(threads.map(both, range(16)))
 
 
 def test_only_events_that_something_refers_to_are_held() -> None:
@@ -175,6 +226,39 @@ def test_held_events_follow_what_is_new() -> None:
         assert len(known.events) > 600
         assert max(whole for _, whole in held) < 230, held
         assert held[-1][0] < len(known.events) / 2, held
+
+
+def test_the_tick_after_one_with_news_packs_again_what_was_restored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes a tenth of a second after some bursts, and nobody waits for that tick."""
+    made, calls = correlation.Day(3), [0]
+    monkeypatch.setattr(ticker, "let_go", lambda: calls.append(calls.pop() + 1))
+    with open_store(None) as store:
+        _settings(store)
+        service = Ticker(store)
+        for day in range(4):
+            made.fill(day * DAY_S, (day + 1) * DAY_S, 0, 100)
+            _add(store, made)
+            before = calls[0]
+            report = service.tick(_at((day + 1) * DAY_S))
+            assert report.worked and (report.full or calls[0] == before)
+            for _ in range(2):
+                assert not service.tick(_at((day + 1) * DAY_S)).worked
+            assert calls[0] == before + 1
+        assert not report.full
+
+
+def test_a_held_event_has_its_values_in_the_block_of_its_stretch() -> None:
+    events = [_event(n) for n in range(300)]
+    stretch, wanted = thinned.Thinned(events), [_values(one) for one in events]
+    old.let_go()
+    assert not any(type(one) is Event for one in events) and stretch.held == 300
+    assert {id(one._block) for one in events} == set(map(id, stretch._blocks))
+    assert _values(events[270]) == wanted[270] and type(events[270]) is Event
+    again = thinned.Thinned(events[200:])  # a late line moved the borders of stretches
+    assert _values(events[290]) == wanted[290]
+    old.let_go()
+    assert {id(one._block) for one in events[200:]} == set(map(id, again._blocks))
+    assert not any(type(one) is Event for one in events) and [_values(one) for one in events] == wanted
 
 
 def test_packing_waits_for_a_tick_without_news_or_for_many(monkeypatch: pytest.MonkeyPatch) -> None:
