@@ -23,7 +23,7 @@ from correlator.gather.events import Lines, Part, joined, prepared
 from correlator.gather.runs_fast import prepared_runs
 from correlator.gc_pause import long_lived
 from correlator.model.json_text import from_json
-from correlator.model.moments import moment_of, seconds
+from correlator.model.moments import all_seconds, moment_of, seconds
 from correlator.model.nouns import Event, Run
 from correlator.site.senders import NOBODY, Senders
 from parsers.record import TABLES
@@ -341,4 +341,4 @@ def moments_of(rows: pl.DataFrame) -> list[Moments]:
         pl.coalesce("end", "observed_at", "start", "submit").dt.epoch("us").min().alias("told"),
         pl.coalesce("start", "submit", "end").dt.epoch("us").min().alias("begun"),
     )
-    return [(job, seconds(t), seconds(b)) for job, t, b in found.iter_rows()]
+    return list(zip(found["job_id"].to_list(), all_seconds(found["told"]), all_seconds(found["begun"]), strict=True))

@@ -23,7 +23,9 @@ def seconds(microseconds: int | None) -> float | None:
 
 def all_seconds(microseconds: pl.Series) -> list[Any]:
     """``seconds`` of each: NumPy divides as Python does."""
-    if microseconds.null_count():
+    if nothing := microseconds.null_count():
+        if nothing == len(microseconds):
+            return [None] * nothing
         return [None if t is None else t / 1e6 for t in microseconds.to_list()]
     found: list[Any] = (microseconds.to_numpy() / 1e6).tolist()
     return found

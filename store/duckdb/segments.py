@@ -23,7 +23,6 @@ updated; the filter stays correct, since it only excludes blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +34,7 @@ import pyarrow as pa
 from store.changes import Change
 from store.door import Sealed
 from store.duckdb.arrow import as_arrow
+from store.duckdb.incoming import incoming
 from store.duckdb.open_store import OpenStore
 from store.duckdb.writing import insert
 from store.line_order import SEGMENT_ROWS, in_order
@@ -180,18 +180,14 @@ def learn(connection: duckdb.DuckDBPyConnection, words: Set[str]) -> bool:
     """Adds words to the vocabulary, inside the caller's transaction; False if there are too many."""
     if not words:
         return True
-    connection.register("found", as_arrow(pl.DataFrame({"word": sorted(words)})))
-    try:
-        new = connection.execute("SELECT word FROM found ANTI JOIN raw.log_words USING (word)").fetchall()
-        ((known,),) = connection.execute("SELECT count(*) FROM raw.log_words").fetchall()
-        if int(known) + len(new) > MOST_VOCABULARY:
-            return False
-        if new:
-            insert(connection, "raw.log_words", pl.DataFrame({"word": sorted(word for (word,) in new)}))
-        return True
-    finally:
-        with suppress(duckdb.Error):  # an aborted transaction refuses even this
-            connection.unregister("found")
+    with incoming(connection, as_arrow([pl.Series("word", sorted(words))])) as found:
+        new = connection.execute(f"SELECT word FROM {found} ANTI JOIN raw.log_words USING (word)").fetchall()
+    ((known,),) = connection.execute("SELECT count(*) FROM raw.log_words").fetchall()
+    if int(known) + len(new) > MOST_VOCABULARY:
+        return False
+    if new:
+        insert(connection, "raw.log_words", pl.DataFrame({"word": sorted(word for (word,) in new)}))
+    return True
 
 
 def _filtered(lines: pl.DataFrame, edges: Any) -> Filtered:

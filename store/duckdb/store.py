@@ -43,6 +43,7 @@ from store.duckdb import (
 from store.duckdb.checkpoints import Checkpoints, is_due
 from store.duckdb.dialect import spelled
 from store.duckdb.following import Follower
+from store.duckdb.incoming import forget
 from store.duckdb.logs_view import has_claims, show_claims
 from store.duckdb.open_store import DATABASE, OpenStore
 from store.duckdb.querying import store_errors, translated
@@ -327,6 +328,7 @@ class DuckStore(OpenStore):
         batches.count_on(connection, self._log, batch, self._changed)
 
     def _take_back(self) -> None:
+        forget(self._connection)
         if self._log is not None:
             self._log.take_back(self._count + 1)
 

@@ -1,0 +1,77 @@
+"""Frames as tables of statements (store/duckdb/incoming.py)."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from pathlib import Path
+
+import polars as pl
+import pyarrow as pa
+import pytest
+import sqlalchemy as sa
+
+from parsers.record import frame
+from store.duckdb import incoming
+from store.duckdb.arrow import as_arrow
+from store.duckdb.store import DuckStore
+from store.tables import BOOTS, LOGS
+
+
+def boots(*hosts: str) -> pl.DataFrame:
+    return frame("boots", [{"cluster": "c", "host": host} for host in hosts])
+
+
+def hosts_in(store: DuckStore) -> list[str]:
+    return [row["host"] for row in store.ask(sa.select(BOOTS.c.host).order_by(BOOTS.c.host))]
+
+
+def test_frames_of_one_schema_share_a_view_and_each_is_stored_as_it_is(tmp_path: Path) -> None:
+    with DuckStore(tmp_path) as store:
+        for hosts in (["a"], ["b", "c"], [f"n{n:04d}" for n in range(1000)]):
+            store.add({"boots": boots(*hosts)})
+        assert hosts_in(store) == ["a", "b", "c", *(f"n{n:04d}" for n in range(1000))]
+        assert len(incoming._views[store._connection]) == 1
+
+
+def test_what_was_rolled_back_is_stored_by_the_next_transaction(tmp_path: Path) -> None:
+    """The rollback drops the view as well."""
+    with DuckStore(tmp_path) as store:
+        with pytest.raises(ValueError, match="no"), store.write() as writer:
+            writer.insert(BOOTS, boots("a"))
+            raise ValueError("no")
+        store.add({"boots": boots("b")})
+        assert hosts_in(store) == ["b"]
+
+
+def test_a_connection_with_too_many_views_begins_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "_MOST", 2)
+    with DuckStore(tmp_path) as store, store.transaction() as connection:
+        for n in range(5):
+            with incoming.incoming(connection, pa.table({f"column_{n}": [n, n + 1]})) as name:
+                assert connection.execute(f"SELECT * FROM {name}").fetchall() == [(n,), (n + 1,)]
+            assert name in ("incoming_0", "incoming_1")
+
+
+def test_no_frame_is_kept(tmp_path: Path) -> None:
+    with DuckStore(tmp_path) as store, store.transaction() as connection:
+        table = as_arrow(boots("a"))
+        held = weakref.ref(table)
+        with incoming.incoming(connection, table) as name:
+            assert len(connection.execute(f"SELECT host FROM {name}").fetchall()) == 1
+        del table
+        gc.collect()
+        assert held() is None
+
+
+def test_a_column_of_nulls_is_null_and_not_its_default(tmp_path: Path) -> None:
+    lines = frame("logs", [{"host": "a", "raw": "one"}]).with_columns(block=pl.lit(None, pl.Int32))
+    with DuckStore(tmp_path) as store:
+        with store.write() as writer:
+            writer.insert(LOGS, lines)
+            writer.insert(LOGS, lines.drop("block"))
+        assert [row["block"] for row in store.ask(sa.select(LOGS.c.block).order_by(LOGS.c.block.nulls_first()))] == [
+            None,
+            0,
+        ]
+        assert store.ask(sa.select(LOGS.c.pid, LOGS.c.raw).limit(1)) == [{"pid": None, "raw": "one"}]
