@@ -202,22 +202,31 @@ def authority_of_events(lines: pl.DataFrame) -> pl.Series:
     """
     if not lines.height:
         return pl.Series("authority", [], pl.String)
-    # Each job has files of its own, and nobody else writes to them.
-    others = ~pl.col("source").is_in(JOB_SOURCES).fill_null(False)
-    columns = [
-        pl.when(others).then(name).alias(name) if name in ("host", "file") else pl.col(name) for name in _WRITERS
-    ]
-    numbers, place = different(lines.select(writer_number([*columns, _marks_of(lines, tagged=False)])).to_series())
+    numbers, place = different(lines.select(_event_writer_number(lines)).to_series())
     values = list(map(_decided.get, numbers))
     new = [number for number, value in enumerate(values) if value is None]
     if new:
         held = lines[place.arg_unique()[new]].select(_rule_of_events()[0]).to_series()
         found = list(map(_decide, held.to_list()))
-        if len(_decided) + len(found) > _MOST:
-            _decided.clear()
+        _make_room(len(found))
         for number, value in zip(new, found, strict=True):
             values[number] = _decided[numbers[number]] = value
     return pl.Series("authority", values, pl.String)[place]
+
+
+def _event_writer_number(lines: pl.DataFrame) -> pl.Expr:
+    """``writer_number`` of lines that mean an event."""
+    # Each job has files of its own, and nobody else writes to them.
+    others = ~pl.col("source").is_in(JOB_SOURCES).fill_null(False)
+    columns = [
+        pl.when(others).then(name).alias(name) if name in ("host", "file") else pl.col(name) for name in _WRITERS
+    ]
+    return writer_number([*columns, _marks_of(lines, tagged=False)])
+
+
+def _make_room(more: int) -> None:
+    if len(_decided) + more > _MOST:
+        _decided.clear()
 
 
 @cache
@@ -276,12 +285,16 @@ def authority_of_writers(writers: pl.DataFrame) -> pl.Series:
     facility = (pl.col(_MARKS) // _FACILITY).replace_strict(
         range(_OTHER_FACILITY + 1), [None, *_FACILITIES, "other"], return_dtype=pl.String
     )
-    found = authority_of_events(
-        writers.with_columns(pl.lit("some").alias("event"), sender.alias("entities"), facility.alias("facility"))
-    )
     # Only what means an event has its sender noted.
     of_none = has[_CLAIMS] | _AGENTS.frame | (_SENT.frame & ~has[_MEANS])
-    return writers.select(pl.when(of_none).then(None).otherwise(found).alias("authority")).to_series()
+    # ``authority_of_events`` in one query: mostly these are few, new ones among thousands of lines.
+    lines = writers.with_columns(pl.lit("some").alias("event"), sender.alias("entities"), facility.alias("facility"))
+    found = lines.select(
+        _event_writer_number(lines), of_none.fill_null(False).alias("none"), _rule_of_events()[0].alias("held")
+    )
+    _make_room(found.height)
+    values = [None if none else _decided.setdefault(number, _decide(held)) for number, none, held in found.iter_rows()]
+    return pl.Series("authority", values, pl.String)
 
 
 def is_claim(lines: FromClause) -> ColumnElement[bool]:
