@@ -81,7 +81,7 @@ class _Tools(local):
             self._clear()
 
     def _clear(self) -> None:
-        """Holds nothing: neither values nor, after a block of very long messages, much memory."""
+        """Holds no values and, after an unusually large block, little memory."""
         if self._to.tell() > _USUAL_BYTES:
             self._renew()
         else:
@@ -140,8 +140,8 @@ class Packing(Generic[P]):
         self.pack_as(some, block)
 
     def pack_as(self, objects: Sequence[P | None], block: Block) -> None:
-        """Packs objects whose values are the rows of a block, in its order; None where one is not needed. What was packed in this block
-        before stays as it is: ``pack_restored`` packs what was restored of it."""
+        """Packs objects whose values are the rows of a block, in its order; None where one is not needed. What was packed
+        in this block before stays as it is: ``pack_restored`` packs what was restored of it."""
         with _lock:
             for place, one in enumerate(objects):
                 if one is None or getattr(one, "_block", None) is block:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import astuple, replace
+from dataclasses import astuple, fields, replace
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from operator import attrgetter
@@ -245,6 +245,11 @@ def test_the_tick_after_one_with_news_packs_again_what_was_restored(monkeypatch:
                 assert not service.tick(_at((day + 1) * DAY_S)).worked
             assert calls[0] == before + 1
         assert not report.full
+
+
+def test_rows_have_all_values_in_the_order_of_the_fields() -> None:
+    values = tuple(map(str, range(len(fields(Event)))))
+    assert thinned._rows([Event(*values)]) == [values]  # type: ignore[arg-type]
 
 
 def test_a_held_event_has_its_values_in_the_block_of_its_stretch() -> None:
