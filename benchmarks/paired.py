@@ -19,6 +19,7 @@ import argparse
 import json
 import os
 import resource
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -54,6 +55,8 @@ WAYS = ("tcp", "ndjson", "otlp", "otlp-json")
 MORE = {"tcp": 4, "ndjson": 4}
 QUERIED_LINES = 300_000
 HISTORY_LINES, HISTORY_JOBS, TICKS = 500_000, 5_000, 4
+#: A service is idle after so many seconds with less CPU time than that in each, and is not waited for longer.
+CALM_LOOKS, CALM_CPU_S, LONGEST_REST_S = 8, 0.1, 180.0
 #: Each question is asked this many times, and its first answer does not count.
 ASKED = 12
 
@@ -187,9 +190,8 @@ def queries(root: Path, folder: Path) -> Figures:
     if not scenarios.exists():
         store_of_scenarios(scenarios)
     with open_store(scenarios) as store:
-        # The saved queries of this checkout, which both answer.
-        saved = {path.stem: path.read_text() for path in sorted((HERE / "queries" / "library").glob("*.kql"))}
-        found["saved queries, all"] = sum(repeated(partial(kql.run, store.cursor(), text)) for text in saved.values())
+        saved = [path.read_text() for path in sorted((folder.parent / "saved").glob("*.kql"))]
+        found["saved queries, all"] = sum(repeated(partial(kql.run, store.cursor(), text)) for text in saved)
     return found
 
 
@@ -287,7 +289,10 @@ def start(root: Path, folder: Path) -> Figures:
 
 
 def ingest(root: Path, folder: Path) -> Figures:
-    """Lines until they can be queried, by each way in: CPU of the service and its parser process; of files, of the command."""
+    """Lines until they can be queried, by each way in: CPU of the service and its parser process; of files, of the command.
+
+    A service may leave work for later. So its CPU time until it is idle is a figure, too.
+    """
     from benchmarks import ingest as benchmark
     from collector.ingest import Ingest
     from store import open_store
@@ -302,7 +307,9 @@ def ingest(root: Path, folder: Path) -> Figures:
         found["ingest, files, captures (real lines)"] = cost(partial(read_files, captures))
     # The run's CPU time is passed to the function that prints it.
     given: list[float] = []
-    benchmark.report = lambda lines, used, *rest: given.append(sum(used.values()))
+    benchmark.report = lambda lines, used, service, watched, *rest: given.extend(
+        (stored := sum(used.values()), stored + _until_idle(watched))
+    )
     data = [part for path in sorted(folder.parent.glob("lines/*")) for part in batches(path.read_bytes())]
     for way in WAYS:
         times = MORE.get(way, 1)
@@ -313,8 +320,20 @@ def ingest(root: Path, folder: Path) -> Figures:
         benchmark.warm_up = partial(_warm_up, benchmark, way, (folder.parent / "few" / "0").read_bytes())
         with redirect_stdout(StringIO()):
             benchmark.run(way, data * times, lines, options)
-        found[f"ingest, {way}, {lines:,} lines"] = given[-1]
+        stored, idle = given[-2:]
+        found |= {f"ingest, {way}, {lines:,} lines": stored, f"ingest, {way}, {lines:,} lines, until idle": idle}
     return found
+
+
+def _until_idle(watched: Any) -> float:
+    """CPU seconds of what a service leaves for later: text filters of what it stored, conclusions."""
+    begun = last = sum(watched.cpu().values())
+    calm, until = 0, time.monotonic() + LONGEST_REST_S
+    while calm < CALM_LOOKS and time.monotonic() < until:
+        time.sleep(1.0)
+        now = sum(watched.cpu().values())
+        calm, last = calm + 1 if now - last < CALM_CPU_S else 0, now
+    return last - begun
 
 
 def _warm_up(benchmark: Any, way: str, few: bytes, service: Any) -> None:
@@ -437,6 +456,14 @@ def write_lines(folder: Path) -> None:
         (folder / str(number)).write_bytes(b"\n".join(islice(made, BATCH_LINES)) + b"\n")
 
 
+def write_saved(folder: Path, other: Path) -> None:
+    """The saved queries of this checkout that the other one has, too: it may lack the tables of later ones."""
+    folder.mkdir()
+    for path in (HERE / "queries" / "library").glob("*.kql"):
+        if (other / "queries" / "library" / path.name).exists():
+            shutil.copy(path, folder)
+
+
 def figures(what: str, root: Path, folder: Path) -> Figures:
     """One measurement in a process of a checkout. Raises ``CalledProcessError`` if it fails."""
     folder.mkdir(exist_ok=True)
@@ -489,6 +516,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "lines").exists():
             write_lines(folder / "lines")
+        if not (folder / "saved").exists():
+            write_saved(folder / "saved", root)
         print("| what | other, CPU ms | here, CPU ms | ratio, median | range | pairs |\n|---|---|---|---|---|---|")
         for what in given.what.split(","):
             compare(what, root, folder, given.pairs)

@@ -371,10 +371,9 @@ def within(certificate: Sender, token: Sender | None) -> Sender:
     """What a certificate's sender may send that shows a token as well. Raises ``Refused`` if they stand for different hosts."""
     if token is None or not token.limits:
         return certificate
-    # DNS knows no case: what the token calls Gpu01 is what the certificate calls gpu01.site.
-    certified = {name.lower() for name in certificate.limits.hosts}
-    spelled = (name for name in token.limits.names if name.lower() in certified)
-    stated = (name for name in certificate.limits.hosts if token.limits.stands_for(name, None))
+    # DNS knows no case: what the token calls Gpu01 is what the certificate calls gpu01.site. A pattern's case counts.
+    stated = [name for name in certificate.limits.hosts if token.limits.stands_for(name, None)]
+    spelled = [name for host in certificate.limits.hosts for name in token.limits.spelled(host)]
     hosts = tuple(dict.fromkeys([*stated, *spelled]))
     if not hosts:
         raise Refused(

@@ -67,10 +67,9 @@ class Limits:
             return None
         return cls(str(limits["name"]), *(tuple(map(str, limits[part])) for part in ("hosts", "clusters", "kinds")))
 
-    @property
-    def names(self) -> list[str]:
-        """The hosts that are named, without those of a pattern."""
-        return sorted(_names(self.hosts)[0])
+    def spelled(self, host: str) -> tuple[str, ...]:
+        """The names among the hosts that differ from this one in nothing but case. Patterns are no names."""
+        return _by_lower_case(self.hosts).get(host.lower(), ())
 
     def stands_for(self, host: str, cluster: str | None) -> bool:
         """Whether the sender is bound to this host; to any host if it is bound to none."""
@@ -148,6 +147,14 @@ def _is_one(host: str, hosts: tuple[str, ...]) -> bool:
 def _names(hosts: tuple[str, ...]) -> tuple[frozenset[str], tuple[str, ...]]:
     patterns = tuple(one for one in hosts if "*" in one or "?" in one)
     return frozenset(name for one in hosts if one not in patterns for name in expand(one)), patterns
+
+
+@lru_cache(maxsize=256)
+def _by_lower_case(hosts: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    found: dict[str, tuple[str, ...]] = {}
+    for name in sorted(_names(hosts)[0]):
+        found[name.lower()] = (*found.get(name.lower(), ()), name)
+    return found
 
 
 @dataclass(frozen=True)

@@ -350,7 +350,7 @@ def _ids(identities: pl.Series) -> pl.Series:
     # Written as one text and cut by Arrow: a third of the time that Polars takes to write each.
     texts = np.full((len(digests), 1 + 2 * _DIGEST), ord("e"), np.uint8)
     texts[:, 1:] = np.frombuffer(b"".join(digests).hex().encode(), np.uint8).reshape(len(digests), 2 * _DIGEST)
-    ends = np.arange(len(digests) + 1) * texts.shape[1]
+    ends = np.arange(len(digests) + 1, dtype=np.int64) * texts.shape[1]
     return pl.Series("id", pa.LargeStringArray.from_buffers(len(digests), pa.py_buffer(ends), pa.py_buffer(texts)))
 
 

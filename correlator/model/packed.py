@@ -117,6 +117,7 @@ class Packing(Generic[P]):
         refers: Callable[[P], bool] | None = None,
     ) -> None:  # fmt: skip
         self._plain, self._packed, self._names, self._shared = plain, packed, frozenset(names), shared
+        assert len(shared) > 1  # else attrgetter returns no tuple
         self._row, self._refers = tuple(row or names), refers
         self._values, self._texts = attrgetter(*self._row), attrgetter(*shared)
         self._delete = [getattr(plain, name).__delete__ for name in names]

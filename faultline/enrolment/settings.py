@@ -2,7 +2,7 @@
 
 [enrolment]
 hosts = ["gpu[001-064]"]      # the names that instances may have
-days = 7                      # how long a token is valid; agents renew theirs at half of it
+days = 7                      # how long a token is valid; agents renew theirs at about half of it
 privileged_port = true        # only root of a node can enrol it: the connection comes from a port below 1024
 resolve = true                # and from an address that the service's resolver has for the name
 

@@ -18,13 +18,19 @@ _MOST = 200
 
 
 class _Shown:
-    """What a view shows: a frame while a statement runs, nothing otherwise."""
+    """What a view shows: a frame while a statement runs, nothing otherwise.
 
-    def __init__(self) -> None:
+    DuckDB plans for one row, since the number changes: a join builds its table of these rows, which are the fewer ones.
+    """
+
+    def __init__(self, schema: pa.Schema) -> None:
+        #: DuckDB asks for it by this name, and opens no stream to learn it.
+        self.schema = schema
         self.table: pa.Table | None = None
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        assert self.table is not None
+        if self.table is None:
+            raise RuntimeError("a view of an incoming frame is read outside of its statement")
         return self.table.__arrow_c_stream__(requested_schema)
 
 
@@ -33,12 +39,13 @@ _views: WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[pa.Schema, tuple[str, 
 
 @contextmanager
 def incoming(connection: duckdb.DuckDBPyConnection, table: pa.Table) -> Iterator[str]:
-    """The name under which statements of the body read a frame. One thread at a time uses a connection."""
+    """The name under which statements of the body read a frame: one at a time. One thread at a time uses a connection."""
     views = _views.setdefault(connection, {})
+    if any(shown.table is not None for _, shown in views.values()):
+        raise RuntimeError("a frame is inserted while another one is")
     if len(views) >= _MOST:
         views.clear()
-    name, shown = views.get(table.schema) or (f"incoming_{len(views)}", _Shown())
-    assert shown.table is None, "a frame is read while another of its schema is"
+    name, shown = views.get(table.schema) or (f"incoming_{len(views)}", _Shown(table.schema))
     shown.table = table
     try:
         if table.schema not in views:

@@ -54,7 +54,9 @@ def any_in_another_zone(
     Without one, none of the ``pairs`` does. They cost several times as much: each start must be compared with all
     allocations, and planning which of slurmctld's lines count takes 9 ms.
     """
-    difference, is_near = _differences(_allocated(cluster), _begun(cluster, sources), near, least, most)
+    # Distinct: one of a job's processes could write as many lines as it likes, and a poll repeats its rows.
+    allocated, begun = _allocated(cluster).distinct(), _begun(cluster, sources).distinct()
+    difference, is_near = _differences(allocated, begun, near, least, most)
     return select(const(1).label("found")).where(is_near, difference.c.quarters != const(0)).limit(1)
 
 

@@ -97,6 +97,16 @@ def test_allocations_show_in_which_zone_accounting_was_printed(case: Case) -> No
     assert not known.contradicts(table("jobs", case.rows), logged), "what is known already asks for nothing"
 
 
+def test_lines_in_slurmctlds_name_that_do_not_count_show_no_zone() -> None:
+    """They are found by the first question, which asks for no writer, and left out by the second."""
+    with open_store(None) as store:
+        store.add({
+            "logs": table("logs", [allocated(n, n * 100.0 + HOUR) for n in range(1, 9)]), "jobs": table("jobs", of(0, range(1, 9))),
+        })  # fmt: skip
+        assert accounting_time(store, None, Speakers()) == AccountingTime()
+        assert accounting_time(store, None, Speakers(hosts=("ctl",))) != AccountingTime()
+
+
 @pytest.mark.parametrize(
     ("more", "asks"),
     [(of(2 * HOUR, [9]), False), (of(HOUR, [9]), True), (of(0, [9]), True), (of(0, [9], "new.txt"), True)],

@@ -86,7 +86,7 @@ def test_a_token_beside_it_narrows_it(tmp_path: Path) -> None:
     """Neither widens the other, and a token that is wrong is refused whatever certificate is shown."""
     tokens = {name: Sender.of_token(name, limits, name) for name, limits in {
         "lines": {"hosts": ["gpu[01-02]"], "data": ["lines"], "clusters": ["blue"]}, "other": {"hosts": ["gpu09"]}, "all": {},
-        "spelled": {"hosts": ["Gpu01", "Gpu02"]},
+        "spelled": {"hosts": ["Gpu01", "Gpu02"]}, "pattern": {"hosts": ["Gpu*"]},
     }.items()}  # fmt: skip
     spool = Spool(tmp_path / "spool")
     named, unnamed = (
@@ -107,8 +107,9 @@ def test_a_token_beside_it_narrows_it(tmp_path: Path) -> None:
     assert allowed(unnamed, "lines") == ({"gpu01", "gpu02"}, ("lines",), ("blue",))
     assert allowed(named, "all") == ({"gpu01"}, (), ())
     assert allowed(named, "spelled") == ({"Gpu01"}, (), ())
-    with pytest.raises(Refused, match="does not stand for the host of its certificate"):
-        allowed(named, "other")
+    for name in ("other", "pattern"):
+        with pytest.raises(Refused, match="does not stand for the host of its certificate"):
+            allowed(named, name)
     with pytest.raises(Refused, match="not one of this service's"):
         allowed(named, "stolen")
     spool.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -15,6 +16,7 @@ from parsers.record import frame
 from store.duckdb import incoming
 from store.duckdb.arrow import as_arrow
 from store.duckdb.store import DuckStore
+from store.errors import EngineError
 from store.tables import BOOTS, LOGS
 
 
@@ -53,12 +55,41 @@ def test_a_connection_with_too_many_views_begins_again(tmp_path: Path, monkeypat
             assert name in ("incoming_0", "incoming_1")
 
 
-def test_no_frame_is_kept(tmp_path: Path) -> None:
-    with DuckStore(tmp_path) as store, store.transaction() as connection:
+def test_a_view_of_before_a_rollback_is_made_anew_with_its_name(tmp_path: Path) -> None:
+    with DuckStore(tmp_path) as store:
+        store.add({"boots": boots("a")})  # incoming_0, committed
+        with pytest.raises(ValueError, match="no"), store.transaction() as connection:
+            with incoming.incoming(connection, pa.table({"n": [1]})):
+                pass
+            raise ValueError("no")
+        with store.transaction() as connection, incoming.incoming(connection, pa.table({"other": [2]})) as name:
+            assert name == "incoming_0" and connection.execute(f"SELECT other FROM {name}").fetchall() == [(2,)]
+        store.add({"boots": boots("b")})
+        assert hosts_in(store) == ["a", "b"]
+
+
+def test_two_frames_at_a_time_are_refused(tmp_path: Path) -> None:
+    with (
+        DuckStore(tmp_path) as store,
+        store.transaction() as connection,
+        incoming.incoming(connection, pa.table({"n": [1]})),
+    ):
+        for other in (pa.table({"n": [2]}), pa.table({"m": [2]})):
+            with pytest.raises(RuntimeError, match="while another"), incoming.incoming(connection, other):
+                pass
+
+
+@pytest.mark.parametrize(
+    "sql",
+    ["SELECT host FROM {}", "INSERT INTO raw.boots BY NAME FROM {}", "INSERT INTO raw.none BY NAME FROM {}",
+     "INSERT INTO raw.boots BY NAME SELECT * EXCLUDE (one_row) FROM {} POSITIONAL JOIN (SELECT 1 AS one_row)"],
+)  # fmt: skip
+def test_no_frame_is_kept(tmp_path: Path, sql: str) -> None:
+    with DuckStore(tmp_path) as store:
         table = as_arrow(boots("a"))
         held = weakref.ref(table)
-        with incoming.incoming(connection, table) as name:
-            assert len(connection.execute(f"SELECT host FROM {name}").fetchall()) == 1
+        with suppress(EngineError), store.transaction() as connection, incoming.incoming(connection, table) as name:
+            assert len(connection.execute(sql.format(name)).fetchall()) == 1
         del table
         gc.collect()
         assert held() is None

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 
 from collector.decoding import _rows
 from collector.ingest import Ingest, Options
@@ -22,7 +23,7 @@ from correlator.gather.collected import LOG_HOST, NAMED, Spans, asked, spans_in
 from correlator.gather.events import prepared
 from correlator.live.ticker import Ticker
 from correlator.site.senders import Senders
-from parsers.record import TABLES
+from parsers.record import TABLES, frame
 from parsers.speakers import CLAIMS
 from parsers.writers import (
     AUTHORITIES,
@@ -43,7 +44,15 @@ from store import disowned, open_store
 from store.duckdb.store import DuckStore
 from store.line_frames import logs_for_storage
 from store.questions import event_lines
-from store.questions.writers import _RULE, authority_of_events, counted
+from store.questions.writers import (
+    _RULE,
+    authority_of_events,
+    authority_of_writers,
+    counted,
+    writer_columns,
+    writer_expressions,
+)
+from store.tables import LINES
 from tests.line_parser import line_parser
 from web.reading import Reader
 from web.timerange import Range
@@ -401,7 +410,7 @@ def test_words() -> None:
 DECIDING: dict[str, tuple[str | None, ...]] = {
     "format": (None, "slurm", "rfc3164", "journald", "kmsg", "plain", "continuation", "ip_link", "relayed", "klog"),
     "source": (None, "kernel", "syslog", "slurmctld", "job_stdout", "switch", "bmc", "prolog", "opensm", "klog"),
-    "facility": (None, "user", "kern"),
+    "facility": (None, "", "user", "kern", "daemon"),
     "host": (None, "gx01", "GX01.site", "loghost"),
     "file": (
         None, "", "syslog:10.0.0.1", "journal:gx01", "loki:gx01", "loki/x", "http/gx01", "gx01:/var/log/syslog", "gx01:nvml",
@@ -421,4 +430,15 @@ def test_lines_that_are_alike_get_what_the_rule_gives_each_of_them(count: int) -
     for value, conditions in reversed(_RULE):
         if all(one.of_events for one in conditions):
             by_rule = pl.when(pl.all_horizontal(one.frame for one in conditions)).then(pl.lit(value)).otherwise(by_rule)
-    assert authority_of_events(lines).to_list() == lines.select(by_rule.alias("authority")).to_series().to_list()
+    wanted = lines.select(by_rule.alias("authority")).to_series().to_list()
+    assert authority_of_events(lines).to_list() == wanted
+    # The same by the columns that are asked of the store, which say nothing of lines in no log of their host.
+    writers = frame("logs", lines.to_dicts())
+    writers = writers.select(writer_expressions(writers))
+    of_agents = [str(file).endswith(":nvml") for file in rows["file"]]
+    found = authority_of_writers(writers).to_list()
+    assert [None if ours else value for value, ours in zip(wanted, of_agents, strict=True)] == found
+    with DuckStore(None) as store:
+        store.add({"logs": frame("logs", [row | {"line": n} for n, row in enumerate(lines.to_dicts())])})
+        asked = store.ask_frame(sa.select(*writer_columns(LINES)).order_by(LINES.c.line))
+    assert asked.rows() == writers.rows()
