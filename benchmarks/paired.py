@@ -457,10 +457,10 @@ def write_lines(folder: Path) -> None:
 
 
 def write_saved(folder: Path, other: Path) -> None:
-    """The saved queries of this checkout that the other one has, too: it may lack the tables of later ones."""
+    """The saved queries that both checkouts have, as the other one has them: it may lack tables that later ones read."""
     folder.mkdir()
-    for path in (HERE / "queries" / "library").glob("*.kql"):
-        if (other / "queries" / "library" / path.name).exists():
+    for path in (other / "queries" / "library").glob("*.kql"):
+        if (HERE / "queries" / "library" / path.name).exists():
             shutil.copy(path, folder)
 
 
