@@ -11,7 +11,7 @@ from typing import Any, cast
 import structlog
 from sqlalchemy import select
 
-from queries.kql import official
+from queries.kql import newest, official
 from queries.kql import syntax as ast
 from queries.kql.budget import Budget
 from queries.kql.catalog import Catalog, Table
@@ -131,9 +131,10 @@ class Compiler(Builder):
         if isinstance(node, ast.Pipeline):
             if isinstance(node.source, ast.Name) and (limits := self._limits(node.source.name, env)):
                 node = replace(node, operators=(*limits, *node.operators))
-                stage = narrowed(self, node, env) or self.stored(cast(ast.Name, node.source).name)
-                return self.apply(stage, node.operators, env)
-            stage = narrowed(self, node, env) or (
+                return self._of_stored(node, cast(ast.Name, node.source).name, env)
+            if isinstance(node.source, ast.Name) and self._is_stored(node.source.name, env):
+                return self._of_stored(node, node.source.name, env)
+            stage = (
                 self.table(node.source, env)
                 if not isinstance(node.source, ast.Operator)
                 else self.source(node.source, env)
@@ -152,6 +153,20 @@ class Compiler(Builder):
         if isinstance(node, ast.Call):
             return self._table_call(node, scope)
         return None
+
+    def _is_stored(self, name: str, env: Env) -> bool:
+        return name in self.catalog.tables and env.find(name) is None
+
+    def _of_stored(self, node: ast.Pipeline, name: str, env: Env) -> Stage:
+        """A pipeline that starts with a table of the catalogue."""
+        if (few := narrowed(self, node, env)) is not None:
+            return self.apply(few, node.operators, env)
+        place = newest.place_of(node.operators, self.catalog.tables[name]) if self.engine is DUCKDB else None
+        if place is None:
+            return self.apply(self.stored(name), node.operators, env)
+        before, top = node.operators[:place], cast(ast.Operator, node.operators[place])
+        stage = newest.guarded(self, self.apply(self.stored(name), before, env), name, before, top, env)
+        return self.apply(stage, node.operators[place:], env)
 
     def _limits(self, name: str, env: Env) -> tuple[ast.Node, ...]:
         """The operator that limits a stored table to the query's range; none for any other name."""

@@ -142,6 +142,8 @@ class Builder:
         column = StageColumn(physical, value.type, physical, value.nullable, True)
         items = [c.value().sql.label(quoted(c.physical)) for c in scope.stage.columns]
         items.append(value.sql.label(quoted(physical)))
-        name = self.add(select(*items).select_from(relation(scope.stage.relation)))
+        query = select(*items).select_from(relation(scope.stage.relation))
+        name = self.add(query)
+        self.narrowable[name] = Narrowable(query, tuple(items))
         scope.stage = Stage(name, (*scope.stage.columns, column), scope.stage.sorted)
         return column.value()

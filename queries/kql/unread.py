@@ -26,8 +26,8 @@ _STAR = re.compile(r"SELECT \*|\.\*", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Narrowable:
-    """A step whose plain columns may be dropped; ``around`` is the text around its SELECT. It may read ``narrower`` in
-    place of ``source`` if no column in ``costly`` is read."""
+    """A step whose plain columns may be dropped; ``around`` is the text around its SELECT. If no column in ``costly`` is
+    read, it may read ``narrower`` in place of ``source``, and ``every`` row in place of those of ``query``."""
 
     query: Select[Any]
     items: tuple[Label[Any], ...]
@@ -35,11 +35,13 @@ class Narrowable:
     source: Sql | None = None
     narrower: Sql | None = None
     costly: frozenset[str] = frozenset()
+    every: Select[Any] | None = None
 
     def without(self, read: set[str]) -> ColumnElement[Any]:
         """The step with the columns that are read, and those that are not plain columns."""
         kept = [item for item in self.items if item.name.casefold() in read or not _passed_on(item.element)]
-        query = self.query.with_only_columns(*(kept or self.items[:1]), maintain_column_froms=False)
+        whole = self.query if self.every is None or self.costly & read else self.every
+        query = whole.with_only_columns(*(kept or self.items[:1]), maintain_column_froms=False)
         if self.around is None:
             return Sql("{0}", query)
         around = self.around

@@ -26,6 +26,7 @@ def statement(query: str) -> str:
         ("Logs | top-nested 3 of Source by count(), top-nested 2 of Host by count()", ["Source", "Host"], ["Message", "Fields"]),
         ("Logs | join kind=leftsemi (Events) on Host | project Unit", ["Host", "Unit"], ["Message", "Fields"]),
         ("Logs | sample 3 | project Host", ["Host"], ["Message"]),
+        ("Logs | sort by Time asc | extend Gap = Time - prev(Time) | summarize max(Gap)", ["Time", "LogLines"], ["Message", "Logs"]),
         # Each row of these depends on all columns, or a star selects them.
         ("Logs | project-away Fields | distinct * | count", ["Host", "Line"], []),
         ("Logs | project Host, Unit, File | distinct Host, Unit | project Host", ["Unit"], ["File"]),

@@ -1,0 +1,117 @@
+"""The newest or oldest rows of a table with a costly column: their range of time is found first.
+
+The engine computes all columns of all rows before it chooses the first ones of an order. For lines, who can have written
+them costs ten times as much as all the rest. So ``Logs | top 100 by Time`` asks only for rows that are as new as the
+hundredth newest, which is found without that column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from sqlalchemy import select
+
+from queries.kql import syntax as ast
+from queries.kql.binder import TableBinder
+from queries.kql.catalog import Table
+from queries.kql.dialect import Col, Sql, quoted
+from queries.kql.errors import KqlError
+from queries.kql.stages import Env, Scope, Stage, relation
+from queries.kql.textindex import StoreBinder
+from queries.kql.textneeds import walked
+from queries.kql.unread import Narrowable, Step, without_unread
+
+#: More rows than this are not looked for beforehand: to sort their times would cost as much as it saves.
+MOST_ROWS = 10_000
+#: What a condition on time may call. The condition is evaluated twice, so whatever it calls must give the same again.
+_CALLS = frozenset({"ago", "now", "datetime", "todatetime", "startofday", "endofday", "startofhour"})
+#: Nulls are the smallest: as this moment they need no condition of their own, which the engine would not push down.
+_MOMENT = "coalesce({0}, CAST('-infinity' AS TIMESTAMP))"
+
+
+class StepsBinder(StoreBinder, TableBinder, Protocol):
+    """Adds the steps of a table that a query has not read yet."""
+
+    ctes: list[Step]
+    tables: dict[str, Stage]
+    narrowable: dict[str, Narrowable]
+
+    def with_ctes(self, ctes: list[Step], query: Any) -> Sql:
+        """``WITH name AS (...), ... query``."""
+
+
+def place_of(operators: Sequence[ast.Node], table: Table) -> int | None:
+    """The place of a ``top`` over rows of which only the time was asked for; None where nothing is saved."""
+    if not table.costly:
+        return None
+    times = {column.name for column in table.columns if column.kql_type == "datetime"}
+    for place, operator in enumerate(operators):
+        if not isinstance(operator, ast.Operator):
+            return None
+        if operator.name == "top":
+            key = _key(operator)
+            return place if key is not None and key[0] in times else None
+        if operator.name != "where" or not _is_of_time(operator, times):
+            return None
+    return None
+
+
+def guarded(
+    c: StepsBinder, stage: Stage, name: str, before: tuple[ast.Node, ...], top: ast.Operator, env: Env
+) -> Stage:
+    """``stage`` without rows that cannot be among the first ones of ``top``: the table ``name`` behind ``before``."""
+    limit, found = _limit(c, top, env), _key(top)
+    if limit is None or found is None:
+        return stage
+    key, ascending = found
+    moment = Sql(_MOMENT, Col("t", key))
+    order = Sql(f"{_MOMENT} {'ASC' if ascending else 'DESC'}", Col("t", key))
+    outer, tables = c.ctes, c.tables
+    c.ctes, c.tables = [], {}
+    try:
+        inner = c.apply(c.stored(name), before, env)
+        moments = select(moment.label(quoted("v"))).select_from(relation(inner.relation)).order_by(order).limit(limit)
+        text = c.with_ctes(without_unread(c.ctes, c.narrowable, moments), moments)
+    finally:
+        c.ctes, c.tables = outer, tables
+    last, sign = ("max", "<=") if ascending else ("min", ">=")
+    condition = Sql(f'({{0}} {sign} (SELECT {last}("v") FROM ({{1}}) AS "n"))', moment, text)
+    items = tuple(column.value().sql.label(quoted(column.physical)) for column in stage.columns)
+    every = select(*items).select_from(relation(stage.relation))
+    few = every.where(condition)
+    step = c.add(few)
+    costly = frozenset(column.casefold() for column in c.catalog.tables[name].costly)
+    c.narrowable[step] = Narrowable(few, items, costly=costly, every=every)
+    return Stage(step, stage.columns, stage.sorted, serial=stage.serial)
+
+
+def _key(top: ast.Operator) -> tuple[str, bool] | None:
+    """The column of a ``top``, and whether it is ascending; None for whatever is not a column in Kusto's own order."""
+    keys = top.nodes("keys")
+    key = keys[0] if len(keys) == 1 else None
+    if not isinstance(key, ast.SortKey) or not isinstance(key.value, ast.Name):
+        return None
+    ascending = bool(key.ascending)
+    return (key.value.name, ascending) if key.nulls_first in (None, ascending) else None
+
+
+def _limit(c: StepsBinder, top: ast.Operator, env: Env) -> int | None:
+    try:
+        value = c.expr(top.parts["limit"], Scope(env))
+    except KqlError:  # ``top`` itself will say so
+        return None
+    count = value.constant if value.is_constant else None
+    return count if isinstance(count, int) and 0 < count <= MOST_ROWS else None
+
+
+def _is_of_time(operator: ast.Operator, times: set[str]) -> bool:
+    """Is this a condition on the table's own moments?"""
+    for node in walked(operator.parts):
+        if isinstance(node, ast.Name) and node.name not in times:
+            return False
+        if isinstance(node, ast.Call) and node.name not in _CALLS:
+            return False
+        if isinstance(node, (ast.Operator, ast.Pipeline, ast.Lambda, ast.Star)):
+            return False
+    return True

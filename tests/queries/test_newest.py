@@ -1,0 +1,111 @@
+"""The newest lines: their range of time is found before who can have written them is asked (queries/kql/newest.py)."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from parsers.record import frame
+from queries import kql
+from queries.kql.catalog import CATALOG
+from queries.kql.compile import compile_script
+from queries.kql.within import Within
+from store.duckdb.store import DuckStore
+
+NOON = datetime(2026, 3, 1, 12)
+#: More lines than are asked for, of which several share a moment, and some have none.
+MOMENTS = [NOON + timedelta(seconds=n // 3) if n % 7 else None for n in range(60)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> DuckStore:
+    made = DuckStore(tmp_path_factory.mktemp("newest"))
+    rows = [
+        {"time": at, "received_time": NOON - timedelta(seconds=n), "host": f"n{n % 4}", "line": n, "raw": f"line {n}",
+         "message": f"line {n}", "source": "syslog", "format": "rfc3164", "file": "syslog"}
+        for n, at in enumerate(MOMENTS)
+    ]  # fmt: skip
+    made.add({"logs": frame("logs", rows)})
+    return made
+
+
+#: A pipeline up to the order, and whether it finds the range of time first.
+BEFORE = {
+    "": True,
+    "| where Time > datetime(2026-03-01 12:00:05) ": True,
+    "| where Time between (datetime(2026-03-01 12:00:03) .. 9s) | where ReceivedTime < now() ": True,
+    "| where isnull(Time) ": False,  # a function that is not known to give the same again
+    "| where Host == 'n1' ": False,
+    "| where rand() < 2 ": False,
+    "| take 30 ": False,
+    "| extend Later = Time + 1s ": False,
+}
+TOPS = {
+    "top 5 by Time": True,
+    "top 5 by Time asc": True,
+    "top 5 by ReceivedTime": True,
+    "top 500 by Time": True,  # more than there are, those without a time too
+    "top 5 by Time desc nulls first": False,
+    "top 5 by Time asc nulls last": False,
+    "top 5 by Line": False,
+    "top 0 by Time": False,
+    "top 20000 by Time": False,
+    "top 2 + 3 by Time": False,  # no constant
+}
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("top", TOPS)
+def test_the_answer_is_the_same(store: DuckStore, before: str, top: str) -> None:
+    before = before.replace("| take 30 ", "| take 100 ")  # any thirty would be others each time
+    key = top.split(" by ")[1].split()[0]
+    found = kql.run(store.cursor(), f"Logs {before}| {top} | project {key}, Authority").rows
+    # An expression in place of the column is not looked at beforehand.
+    plain = kql.run(store.cursor(), f"Logs {before}| extend Key = {key} | {top.replace(key, 'Key')} | project {key}, Authority").rows  # fmt: skip
+    assert found == plain
+    assert found or before == "| where isnull(Time) " or top.startswith("top 0")
+
+
+@pytest.mark.parametrize("before", BEFORE)
+@pytest.mark.parametrize("top", TOPS)
+def test_what_finds_the_range_first(before: str, top: str) -> None:
+    text = compile_script(f"Logs {before}| {top}", CATALOG)[0].sql
+    assert ("-infinity" in text) is (BEFORE[before] and TOPS[top]), text
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Logs | top 5 by Time | project Time, Host", "Logs | project Time, Host | top 5 by Time", "Events | top 5 by Time", "Logs | top 5 by Time | count"],
+)  # fmt: skip
+def test_where_who_wrote_them_is_not_read_nothing_is_asked_twice(text: str) -> None:
+    assert "-infinity" not in compile_script(text, CATALOG)[0].sql
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "let n = 5; Logs | top n by Time | project Time, Authority",
+        "let Few = Logs | top 5 by Time; Few | join kind=inner (Few) on Line | project Time, Authority1",
+        "Logs | where Time > ago(10000d) | as Mine | top 5 by Time | project Time, Authority",
+        "union (Logs | top 5 by Time), (Logs | top 5 by Time asc) | summarize count() by Authority",
+        "Logs | top 5 by Time | where Host != '' | top 2 by Time asc | project Time, Authority",
+        "Logs | top 5 by Time | extend Next = next(Time) | project Time, Next, Authority",
+    ],
+)
+def test_it_fits_into_any_query(store: DuckStore, text: str) -> None:
+    assert kql.run(store.cursor(), text).rows
+
+
+def test_what_cannot_be_a_count_is_refused_as_before(store: DuckStore) -> None:
+    for text in ("Logs | top -1 by Time", "Logs | top 'a' by Time", "Logs | top nothing by Time"):
+        with pytest.raises(kql.KqlError):
+            kql.run(store.cursor(), text)
+
+
+def test_a_range_given_with_the_query_is_one_of_time(store: DuckStore) -> None:
+    within = Within(NOON + timedelta(seconds=2), NOON + timedelta(seconds=6))
+    text = compile_script("Logs | top 3 by Time", CATALOG, within=within)[0].sql
+    assert "-infinity" in text
+    found = kql.run(store.cursor(), "Logs | top 3 by Time | project Time, Authority", within=within).rows
+    assert [row[1] for row in found] == ["local"] * 3
