@@ -1,6 +1,6 @@
 """The same work on two checkouts, in turn, and the ratio of their CPU times.
 
-    python benchmarks/paired.py OTHER [--what parsers,compile,queries,correlation,pages,start,ingest] [--pairs 5]
+    python benchmarks/paired.py OTHER [--what parsers,compile,queries,correlation,trusted,pages,start,ingest] [--pairs 5]
 
 OTHER is another checkout, for instance a worktree of an earlier commit. Each pair runs both checkouts one after the
 other, each in its own process, and every second pair begins with the other one, so that other load on the machine slows
@@ -195,7 +195,18 @@ def queries(root: Path, folder: Path) -> Figures:
     return found
 
 
-def correlation(root: Path, folder: Path) -> Figures:
+def trusted(root: Path, folder: Path) -> Figures:
+    """``correlation`` at a site whose users cannot write to syslog: there, every line of the simulated day counts, as it did
+    everywhere before commits of November asked who can have written it."""
+    try:
+        setting = import_module("correlator.site.senders").USERS_SETTING
+    except (ImportError, AttributeError):  # earlier commits trust it
+        setting = None
+    found = correlation(root, folder, {setting: False} if setting else None)
+    return {name.replace("correlation", "correlation, syslog trusted"): cpu for name, cpu in found.items()}
+
+
+def correlation(root: Path, folder: Path, settings: dict[str, object] | None = None) -> Figures:
     """A full pass over a simulated day, and bursts after it.
 
     Two hours lie between two bursts: a service ticks thousands of times without news meanwhile, and leaves some work of a
@@ -210,7 +221,7 @@ def correlation(root: Path, folder: Path) -> Figures:
         benchmark.make_bursts(place, TICKS, benchmark.BURSTS_APART_S)
         os.environ.setdefault("FAULTLINE_MEMORY", benchmark.DATABASE_MEMORY)
         with open_store(place) as store:
-            ticker = benchmark.Ticker(store)
+            ticker = benchmark.Ticker(store, settings=settings)
             full = cost(ticker.tick)
             rows = [_burst(benchmark, store, ticker, place, number) for number in range(TICKS)]
             idle = median(cost(ticker.tick) for _ in range(ASKED))
@@ -327,11 +338,15 @@ def ingest(root: Path, folder: Path) -> Figures:
 
 def _until_idle(watched: Any) -> float:
     """CPU seconds of what a service leaves for later: text filters of what it stored, conclusions."""
-    begun = last = sum(watched.cpu().values())
+    used = dict(watched.cpu())  # by process; what one used stays when it ends
+    begun = last = sum(used.values())
     calm, until = 0, time.monotonic() + LONGEST_REST_S
-    while calm < CALM_LOOKS and time.monotonic() < until:
+    while calm < CALM_LOOKS:
+        if time.monotonic() > until:
+            raise SystemExit(f"the service was not idle within {LONGEST_REST_S:.0f} s")
         time.sleep(1.0)
-        now = sum(watched.cpu().values())
+        used |= {pid: max(cpu, used.get(pid, 0.0)) for pid, cpu in watched.cpu().items()}
+        now = sum(used.values())
         calm, last = calm + 1 if now - last < CALM_CPU_S else 0, now
     return last - begun
 
@@ -363,6 +378,7 @@ MEASURED: dict[str, Callable[[Path, Path], Figures]] = {
     "compile": compile_time,
     "queries": queries,
     "correlation": correlation,
+    "trusted": trusted,
     "pages": pages,
     "start": start,
     "ingest": ingest,
@@ -458,6 +474,7 @@ def write_lines(folder: Path) -> None:
 
 def write_saved(folder: Path, other: Path) -> None:
     """The saved queries that both checkouts have, as the other one has them: it may lack tables that later ones read."""
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run beside another checkout
     folder.mkdir()
     for path in (other / "queries" / "library").glob("*.kql"):
         if (HERE / "queries" / "library" / path.name).exists():
@@ -516,8 +533,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "lines").exists():
             write_lines(folder / "lines")
-        if not (folder / "saved").exists():
-            write_saved(folder / "saved", root)
+        write_saved(folder / "saved", root)
         print("| what | other, CPU ms | here, CPU ms | ratio, median | range | pairs |\n|---|---|---|---|---|---|")
         for what in given.what.split(","):
             compare(what, root, folder, given.pairs)

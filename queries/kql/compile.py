@@ -161,7 +161,7 @@ class Compiler(Builder):
         """A pipeline that starts with a table of the catalogue."""
         if (few := narrowed(self, node, env)) is not None:
             return self.apply(few, node.operators, env)
-        place = newest.place_of(node.operators, self.catalog.tables[name]) if self.engine is DUCKDB else None
+        place = newest.place_of(node.operators, self.catalog.tables[name], env) if self.engine is DUCKDB else None
         if place is None:
             return self.apply(self.stored(name), node.operators, env)
         before, top = node.operators[:place], cast(ast.Operator, node.operators[place])
@@ -227,11 +227,11 @@ class Compiler(Builder):
         """R4: which left row of a key is kept is unspecified, so a following `where` on left columns is applied first."""
         if not isinstance(after, ast.Operator) or after.name != "where":
             return stage
-        made = self.made, list(self.ctes)
+        made, tables = (self.made, list(self.ctes)), dict(self.tables)
         try:
             return OPERATORS["where"](self, stage, after, env)  # type: ignore[no-any-return]
         except KqlError:  # it uses the right side too
-            self.made, self.ctes = made
+            (self.made, self.ctes), self.tables = made, tables
             return stage
 
     def stored(self, name: str, only: Sequence[Sql] = ()) -> Stage:

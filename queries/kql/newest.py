@@ -8,7 +8,7 @@ hundredth newest, which is found without that column.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import select
 
@@ -18,14 +18,17 @@ from queries.kql.catalog import Table
 from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.errors import KqlError
 from queries.kql.stages import Env, Scope, Stage, relation
+from queries.kql.steps import MAX_STAGES
 from queries.kql.textindex import StoreBinder
 from queries.kql.textneeds import walked
 from queries.kql.unread import Narrowable, Step, without_unread
 
 #: More rows than this are not looked for beforehand: to sort their times would cost as much as it saves.
 MOST_ROWS = 10_000
-#: What a condition on time may call. The condition is evaluated twice, so whatever it calls must give the same again.
-_CALLS = frozenset({"ago", "now", "datetime", "todatetime", "startofday", "endofday", "startofhour"})
+#: The conditions before are evaluated twice. So they may be no longer than this (nodes of the query), and consist of nothing
+#: that is not cheap or that may give something else the second time.
+_MOST_NODES = 40
+_CALLS, _WORDS = frozenset({"ago", "now"}), frozenset({"<", "<=", ">", ">=", "==", "!=", "<>", "+", "-"})
 #: Nulls are the smallest: as this moment they need no condition of their own, which the engine would not push down.
 _MOMENT = "coalesce({0}, CAST('-infinity' AS TIMESTAMP))"
 
@@ -36,23 +39,26 @@ class StepsBinder(StoreBinder, TableBinder, Protocol):
     ctes: list[Step]
     tables: dict[str, Stage]
     narrowable: dict[str, Narrowable]
+    made: int
+    nesting: int
 
-    def with_ctes(self, ctes: list[Step], query: Any) -> Sql:
-        """``WITH name AS (...), ... query``."""
 
-
-def place_of(operators: Sequence[ast.Node], table: Table) -> int | None:
+def place_of(operators: Sequence[ast.Node], table: Table, env: Env) -> int | None:
     """The place of a ``top`` over rows of which only the time was asked for; None where nothing is saved."""
     if not table.costly:
         return None
     times = {column.name for column in table.columns if column.kql_type == "datetime"}
+    nodes = 0
     for place, operator in enumerate(operators):
         if not isinstance(operator, ast.Operator):
             return None
         if operator.name == "top":
             key = _key(operator)
-            return place if key is not None and key[0] in times else None
-        if operator.name != "where" or not _is_of_time(operator, times):
+            is_simple = isinstance(operator.parts["limit"], (ast.Literal, ast.Name))
+            return place if is_simple and key is not None and key[0] in times else None
+        parts = list(walked(operator.parts))
+        nodes += len(parts)
+        if operator.name != "where" or nodes > _MOST_NODES or not all(_is_of_time(one, times, env) for one in parts):
             return None
     return None
 
@@ -60,30 +66,39 @@ def place_of(operators: Sequence[ast.Node], table: Table) -> int | None:
 def guarded(
     c: StepsBinder, stage: Stage, name: str, before: tuple[ast.Node, ...], top: ast.Operator, env: Env
 ) -> Stage:
-    """``stage`` without rows that cannot be among the first ones of ``top``: the table ``name`` behind ``before``."""
+    """``stage`` without rows that cannot be among the first ones of ``top``: the table ``name`` behind ``before``.
+
+    Not within a subquery, whose columns are not narrowed, nor in a query of very many steps.
+    """
     limit, found = _limit(c, top, env), _key(top)
-    if limit is None or found is None:
+    if limit is None or found is None or c.nesting or 2 * c.made > MAX_STAGES:
         return stage
     key, ascending = found
     moment = Sql(_MOMENT, Col("t", key))
     order = Sql(f"{_MOMENT} {'ASC' if ascending else 'DESC'}", Col("t", key))
+    last, sign = ("max", "<=") if ascending else ("min", ">=")
     outer, tables = c.ctes, c.tables
     c.ctes, c.tables = [], {}
     try:
         inner = c.apply(c.stored(name), before, env)
         moments = select(moment.label(quoted("v"))).select_from(relation(inner.relation)).order_by(order).limit(limit)
-        text = c.with_ctes(without_unread(c.ctes, c.narrowable, moments), moments)
+        first = c.add(moments)
+        edge = c.add(Sql(f'SELECT {last}("v") AS "v" FROM "{first}" AS "n"'))
+        helping = [*without_unread(c.ctes[:-2], c.narrowable, moments), *c.ctes[-2:]]
     finally:
         c.ctes, c.tables = outer, tables
-    last, sign = ("max", "<=") if ascending else ("min", ">=")
-    condition = Sql(f'({{0}} {sign} (SELECT {last}("v") FROM ({{1}}) AS "n"))', moment, text)
+    for step, _, _ in helping:
+        c.narrowable.pop(step, None)  # they are narrow; what later steps read is another one's
+    c.ctes += helping
     items = tuple(column.value().sql.label(quoted(column.physical)) for column in stage.columns)
     every = select(*items).select_from(relation(stage.relation))
-    few = every.where(condition)
-    step = c.add(few)
+    few = every.where(Sql(f'({{0}} {sign} (SELECT "v" FROM "{edge}" AS "n"))', moment))
+    made = c.add(few)
     costly = frozenset(column.casefold() for column in c.catalog.tables[name].costly)
-    c.narrowable[step] = Narrowable(few, items, costly=costly, every=every)
-    return Stage(step, stage.columns, stage.sorted, serial=stage.serial)
+    c.narrowable[made] = Narrowable(
+        few, items, costly=costly, every=every, helping=frozenset(step for step, _, _ in helping)
+    )
+    return Stage(made, stage.columns, stage.sorted, serial=stage.serial)
 
 
 def _key(top: ast.Operator) -> tuple[str, bool] | None:
@@ -105,13 +120,14 @@ def _limit(c: StepsBinder, top: ast.Operator, env: Env) -> int | None:
     return count if isinstance(count, int) and 0 < count <= MOST_ROWS else None
 
 
-def _is_of_time(operator: ast.Operator, times: set[str]) -> bool:
-    """Is this a condition on the table's own moments?"""
-    for node in walked(operator.parts):
-        if isinstance(node, ast.Name) and node.name not in times:
-            return False
-        if isinstance(node, ast.Call) and node.name not in _CALLS:
-            return False
-        if isinstance(node, (ast.Operator, ast.Pipeline, ast.Lambda, ast.Star)):
-            return False
-    return True
+def _is_of_time(node: ast.Node, times: set[str], env: Env) -> bool:
+    """May it be part of a condition on the table's own moments?"""
+    if isinstance(node, ast.Name):
+        return node.name in times
+    if isinstance(node, ast.Literal):
+        return node.type in ("datetime", "timespan")
+    if isinstance(node, ast.Call):
+        return node.name in _CALLS and env.find(node.name) is None
+    if isinstance(node, ast.Binary):
+        return node.op in _WORDS
+    return isinstance(node, (ast.Logical, ast.Between))

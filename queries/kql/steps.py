@@ -38,6 +38,7 @@ class Builder:
         self.stored_steps: set[str] = set()  # those that read a table of the catalogue
         self.settings: dict[str, ast.Node] = {}
         self.depth = 0
+        self.nesting = 0  # in how many subqueries a step is made
 
     def tick(self) -> None:
         """Counts one node of the query against the budget for compiling."""
@@ -53,6 +54,9 @@ class Builder:
             raise KqlBindError(f"the query needs more than {MAX_STAGES} steps")
         self.made += 1
         name = f"s{self.made}"
+        # A step of an attempt that was given up may have had the name.
+        self.narrowable.pop(name, None)
+        self.stored_steps.discard(name)
         self.ctes.append((name, Sql("{0}", body, origin=self.node), materialized))
         return name
 
@@ -83,6 +87,7 @@ class Builder:
         """Compiles a subquery into ``WITH ... SELECT ...`` with its own steps; the position of a row is ``$in``."""
         outer, tables = self.ctes, dict(self.tables)
         self.ctes = []
+        self.nesting += 1
         try:
             stage = build()
             items = [v.value().sql.label(quoted(v.physical)) for v in stage.visible]
@@ -92,6 +97,7 @@ class Builder:
         finally:
             # Tables first read inside are steps of the subquery.
             self.ctes, self.tables = outer, tables
+            self.nesting -= 1
 
     def emit(
         self,

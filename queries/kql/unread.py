@@ -27,7 +27,8 @@ _STAR = re.compile(r"SELECT \*|\.\*", re.IGNORECASE)
 @dataclass(frozen=True)
 class Narrowable:
     """A step whose plain columns may be dropped; ``around`` is the text around its SELECT. If no column in ``costly`` is
-    read, it may read ``narrower`` in place of ``source``, and ``every`` row in place of those of ``query``."""
+    read, it may read ``narrower`` in place of ``source``, and ``every`` row in place of those of ``query``, which needs the
+    steps ``helping``."""
 
     query: Select[Any]
     items: tuple[Label[Any], ...]
@@ -36,11 +37,15 @@ class Narrowable:
     narrower: Sql | None = None
     costly: frozenset[str] = frozenset()
     every: Select[Any] | None = None
+    helping: frozenset[str] = frozenset()
+
+    def takes_every(self, read: set[str]) -> bool:
+        return self.every is not None and not self.costly & read
 
     def without(self, read: set[str]) -> ColumnElement[Any]:
         """The step with the columns that are read, and those that are not plain columns."""
         kept = [item for item in self.items if item.name.casefold() in read or not _passed_on(item.element)]
-        whole = self.query if self.every is None or self.costly & read else self.every
+        whole = self.every if self.every is not None and self.takes_every(read) else self.query
         query = whole.with_only_columns(*(kept or self.items[:1]), maintain_column_froms=False)
         if self.around is None:
             return Sql("{0}", query)
@@ -57,9 +62,14 @@ def without_unread(steps: Sequence[Step], narrowable: Mapping[str, Narrowable], 
     """The steps, narrowed; ``last`` is the statement that reads them."""
     read, out = _Read(), []
     read.add(last)
+    idle: frozenset[str] = frozenset()
     for name, body, materialized in reversed(steps):
         found = narrowable.get(name)
+        if name in idle:
+            continue
         if found is not None and not read.everything:
+            if found.takes_every(read.names):
+                idle |= found.helping
             made = found.without(read.names)
             body = Sql("{0}", made, origin=getattr(body, "origin", None))
         read.add(body)
