@@ -129,6 +129,7 @@ class Compiler(Builder):
         self.tick()
         env = scope.env
         if isinstance(node, ast.Pipeline):
+            node = replace(node, operators=newest.with_tops(node.operators))
             if isinstance(node.source, ast.Name) and (limits := self._limits(node.source.name, env)):
                 node = replace(node, operators=(*limits, *node.operators))
                 return self._of_stored(node, cast(ast.Name, node.source).name, env)

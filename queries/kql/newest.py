@@ -8,6 +8,7 @@ hundredth newest, which is found without that column.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from sqlalchemy import select
@@ -41,6 +42,23 @@ class StepsBinder(StoreBinder, TableBinder, Protocol):
     narrowable: dict[str, Narrowable]
     made: int
     nesting: int
+
+
+def with_tops(operators: tuple[ast.Node, ...]) -> tuple[ast.Node, ...]:
+    """The operators, with a ``top`` for each order by one key of which only the first rows are taken: they say the same, and
+    the engine need not order all rows."""
+    made: list[ast.Node] = []
+    for node in operators:
+        before = made[-1] if made else None
+        if (
+            isinstance(node, ast.Operator) and node.name == "take"
+            and isinstance(before, ast.Operator) and before.name == "sort" and len(before.nodes("keys")) == 1
+        ):  # fmt: skip
+            parts = {"limit": node.parts["limit"], "keys": before.nodes("keys")}
+            made[-1] = replace(before, name="top", settings={}, parts=parts)
+        else:
+            made.append(node)
+    return tuple(made) if len(made) < len(operators) else operators
 
 
 def place_of(operators: Sequence[ast.Node], table: Table, env: Env) -> int | None:

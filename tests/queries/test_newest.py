@@ -55,6 +55,9 @@ TOPS = {
     "top 5 by Line": False,
     "top 0 by Time": False,
     "top 20000 by Time": False,
+    "sort by Time | take 5": True,
+    "order by Time asc | limit 5": True,
+    "sort by Time | serialize | take 5": False,
     "top 2 + 3 by Time": False,  # no plain number
     "top toscalar(Logs | summarize 3) by Time": False,
 }
@@ -64,7 +67,7 @@ TOPS = {
 @pytest.mark.parametrize("top", TOPS)
 def test_the_answer_is_the_same(store: DuckStore, before: str, top: str) -> None:
     before = before.replace("| take 30 ", "| take 100 ")  # any thirty would be others each time
-    key = top.split(" by ")[1].split()[0]
+    key = "ReceivedTime" if "ReceivedTime" in top else "Line" if "Line" in top else "Time"
     found = kql.run(store.cursor(), f"Logs {before}| {top} | project {key}, Authority").rows
     # An expression in place of the column is not looked at beforehand.
     plain = kql.run(store.cursor(), f"Logs {before}| extend Key = {key} | {top.replace(key, 'Key')} | project {key}, Authority").rows  # fmt: skip
@@ -95,6 +98,8 @@ def test_where_who_wrote_them_is_not_read_nothing_is_asked_twice(text: str) -> N
         "Logs | where Time > ago(10000d) | as Mine | top 5 by Time | project Time, Authority",
         "union (Logs | top 5 by Time), (Logs | top 5 by Time asc) | summarize count() by Authority",
         "Logs | top 5 by Time | where Host != '' | top 2 by Time asc | project Time, Authority",
+        "Logs | sort by Time | take 5 | take 3 | extend Next = next(Time) | project Time, Next, Authority",
+        "Logs | sort by Host, Line | take 5 | sort by Time | take 2 | project Time, Authority, Line",
         "Logs | top 5 by Time | extend Next = next(Time) | project Time, Next, Authority",
         "Logs | partition by Host (top 2 by Time | project Time, Authority)",
         "Logs | partition by Host { Logs | top 2 by Time | project Time, Authority }",
