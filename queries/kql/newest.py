@@ -7,7 +7,7 @@ hundredth newest, which is found without that column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -27,8 +27,9 @@ from queries.kql.unread import Narrowable, Step, without_unread
 #: More rows than this are not looked for beforehand: to sort their times would cost as much as it saves.
 MOST_ROWS = 10_000
 #: The conditions before are evaluated twice. So they may be no longer than this (nodes of the query), and consist of nothing
-#: that is not cheap or that may give something else the second time.
+#: that is not cheap or that may give something else the second time: a search of texts would cost more than it saves.
 _MOST_NODES = 40
+_LONG = frozenset({"Message"})
 _CALLS, _WORDS = frozenset({"ago", "now"}), frozenset({"<", "<=", ">", ">=", "==", "!=", "<>", "+", "-"})
 #: Nulls are the smallest: as this moment they need no condition of their own, which the engine would not push down.
 _MOMENT = "coalesce({0}, CAST('-infinity' AS TIMESTAMP))"
@@ -62,10 +63,11 @@ def with_tops(operators: tuple[ast.Node, ...]) -> tuple[ast.Node, ...]:
 
 
 def place_of(operators: Sequence[ast.Node], table: Table, env: Env) -> int | None:
-    """The place of a ``top`` over rows of which only the time was asked for; None where nothing is saved."""
+    """The place of a ``top`` over rows that only cheap conditions were asked for; None where nothing is saved."""
     if not table.costly:
         return None
     times = {column.name for column in table.columns if column.kql_type == "datetime"}
+    plain = {c.name for c in table.columns if c.kql_type != "dynamic"} - table.costly - _LONG
     nodes = 0
     for place, operator in enumerate(operators):
         if not isinstance(operator, ast.Operator):
@@ -76,7 +78,7 @@ def place_of(operators: Sequence[ast.Node], table: Table, env: Env) -> int | Non
             return place if is_simple and key is not None and key[0] in times else None
         parts = list(walked(operator.parts))
         nodes += len(parts)
-        if operator.name != "where" or nodes > _MOST_NODES or not all(_is_of_time(one, times, env) for one in parts):
+        if operator.name != "where" or nodes > _MOST_NODES or not all(_is_cheap(one, plain, env) for one in parts):
             return None
     return None
 
@@ -138,12 +140,12 @@ def _limit(c: StepsBinder, top: ast.Operator, env: Env) -> int | None:
     return count if isinstance(count, int) and 0 < count <= MOST_ROWS else None
 
 
-def _is_of_time(node: ast.Node, times: set[str], env: Env) -> bool:
-    """May it be part of a condition on the table's own moments?"""
+def _is_cheap(node: ast.Node, plain: Collection[str], env: Env) -> bool:
+    """May it be part of a condition that is evaluated twice?"""
     if isinstance(node, ast.Name):
-        return node.name in times
+        return node.name in plain
     if isinstance(node, ast.Literal):
-        return node.type in ("datetime", "timespan")
+        return node.type in ("datetime", "timespan", "string", "long")
     if isinstance(node, ast.Call):
         return node.name in _CALLS and env.find(node.name) is None
     if isinstance(node, ast.Binary):

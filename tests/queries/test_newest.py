@@ -40,7 +40,10 @@ BEFORE = {
     "| where isnull(Time) ": False,
     "| where Time > dynamic('2026-03-01') ": False,  # dear to compute
     f"| where Time in ({', '.join(f'datetime(2026-03-01 12:00:{n % 60:02})' for n in range(700))}) ": False,
-    "| where Host == 'n1' ": False,
+    "| where Host == 'n1' and Line > 3 | where Source != 'kernel' ": True,
+    "| where Message == 'line 5' ": False,
+    "| where Host startswith 'n' ": False,
+    "| where Authority == 'local' ": False,
     "| where rand() < 2 ": False,
     "| take 30 ": False,
     "| extend Later = Time + 1s ": False,
