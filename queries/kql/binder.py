@@ -18,6 +18,7 @@ from queries.kql.catalog import Catalog
 from queries.kql.dialect import Sql
 from queries.kql.engines import Engine
 from queries.kql.stages import Env, Scope, Stage
+from queries.kql.unread import Stacked
 from queries.kql.values import Value
 
 
@@ -61,8 +62,8 @@ class Binder(Protocol):
 class TableBinder(Binder, Protocol):
     """Adds the steps of an operator."""
 
-    def add(self, body: Any, *, materialized: bool = False) -> str:
-        """Adds a step; returns its name."""
+    def add(self, body: Any, *, materialized: bool = False, narrowed: Stacked | None = None) -> str:
+        """Adds a step; returns its name. ``narrowed``: how columns are left out that no later step reads."""
 
     def add_recursive(self, name: str, body: Any) -> None:
         """Adds a step of this name that refers to itself."""

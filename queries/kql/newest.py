@@ -22,7 +22,7 @@ from queries.kql.stages import Env, Scope, Stage, relation
 from queries.kql.steps import MAX_STAGES
 from queries.kql.textindex import StoreBinder
 from queries.kql.textneeds import walked
-from queries.kql.unread import Narrowable, Step, without_unread
+from queries.kql.unread import Narrowable, Stacked, Step, without_unread
 
 #: More rows than this are not looked for beforehand: to sort their times would cost as much as it saves.
 MOST_ROWS = 10_000
@@ -40,7 +40,7 @@ class StepsBinder(StoreBinder, TableBinder, Protocol):
 
     ctes: list[Step]
     tables: dict[str, Stage]
-    narrowable: dict[str, Narrowable]
+    narrowable: dict[str, Narrowable | Stacked]
     made: int
     nesting: int
 

@@ -15,7 +15,7 @@ from queries.kql.dialect import Sql, quoted
 from queries.kql.errors import KqlBindError
 from queries.kql.moment import Moment
 from queries.kql.stages import ORDER, Scope, Stage, StageColumn, named_columns, relation
-from queries.kql.unread import Narrowable
+from queries.kql.unread import Narrowable, Stacked
 from queries.kql.values import Value
 
 MAX_STAGES = 500
@@ -29,7 +29,7 @@ class Builder:
         self.catalog = catalog
         self._moment = now if isinstance(now, Moment) else Moment(now)
         self.ctes: list[tuple[str, Any, bool]] = []
-        self.narrowable: dict[str, Narrowable] = {}
+        self.narrowable: dict[str, Narrowable | Stacked] = {}
         self.made = 0
         self.recursive: dict[str, Any] = {}
         self.node: Any = None  # the operator being built, which an engine's refusal names
@@ -48,8 +48,8 @@ class Builder:
         """The query's one moment."""
         return self._moment.read()
 
-    def add(self, body: Any, *, materialized: bool = False) -> str:
-        """Appends one CTE and returns its name."""
+    def add(self, body: Any, *, materialized: bool = False, narrowed: Stacked | None = None) -> str:
+        """Appends one CTE and returns its name. ``narrowed``: how columns are left out that no later step reads."""
         if self.made >= MAX_STAGES:
             raise KqlBindError(f"the query needs more than {MAX_STAGES} steps")
         self.made += 1
@@ -57,6 +57,8 @@ class Builder:
         # A step of an attempt that was given up may have had the name.
         self.narrowable.pop(name, None)
         self.stored_steps.discard(name)
+        if narrowed is not None:
+            self.narrowable[name] = narrowed
         self.ctes.append((name, Sql("{0}", body, origin=self.node), materialized))
         return name
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
+from sqlalchemy import union_all
 from sqlalchemy.sql import ColumnElement, Select
 from sqlalchemy.sql.elements import ColumnClause, Label
 
@@ -55,10 +56,31 @@ class Narrowable:
         return _replaced(around, self.query, query)
 
 
+@dataclass(frozen=True)
+class Stacked:
+    """A step of rows of several others, one below the other: each SELECT has the columns of all, in one order."""
+
+    parts: tuple[tuple[Select[Any], tuple[Label[Any], ...]], ...]
+    helping: ClassVar[frozenset[str]] = frozenset()
+
+    def takes_every(self, read: set[str]) -> bool:
+        return False
+
+    def without(self, read: set[str]) -> ColumnElement[Any]:
+        """The step with the columns that are read."""
+        names = [item.name.casefold() for item in self.parts[0][1]]
+        places = [place for place, name in enumerate(names) if name in read] or [0]
+        kept = [
+            query.with_only_columns(*(items[place] for place in places), maintain_column_froms=False)
+            for query, items in self.parts
+        ]
+        return Sql("{0}", union_all(*kept) if len(kept) > 1 else kept[0])
+
+
 Step = tuple[str, Any, bool]
 
 
-def without_unread(steps: Sequence[Step], narrowable: Mapping[str, Narrowable], last: Any) -> list[Step]:
+def without_unread(steps: Sequence[Step], narrowable: Mapping[str, Narrowable | Stacked], last: Any) -> list[Step]:
     """The steps, narrowed; ``last`` is the statement that reads them."""
     read, out = _Read(), []
     read.add(last)

@@ -27,7 +27,11 @@ def statement(query: str) -> str:
         ("Logs | join kind=leftsemi (Events) on Host | project Unit", ["Host", "Unit"], ["Message", "Fields"]),
         ("Logs | sample 3 | project Host", ["Host"], ["Message"]),
         ("Logs | sort by Time asc | extend Gap = Time - prev(Time) | summarize max(Gap)", ["Time", "LogLines"], ["Message", "Logs"]),
+        ("union (Logs | where Source == 'kernel'), (Events) | summarize count() by Source", ["Source", "LogLines"], ["Message", "IncidentId", "Logs"]),
+        ("union withsource = From Logs, Events | count", [], ["Message", "IncidentId", "Logs"]),
+        ("union kind=inner Logs, Events | where Host == 'x' | project Time", ["Host", "Time"], ["Message", "Logs"]),
         # Each row of these depends on all columns, or a star selects them.
+        ("union Logs, Events | project-away Fields | distinct * | count", ["IncidentId", "Line"], []),
         ("Logs | project-away Fields | distinct * | count", ["Host", "Line"], []),
         ("Logs | project Host, Unit, File | distinct Host, Unit | project Host", ["Unit"], ["File"]),
         ("Logs | sort by Time asc | scan declare (N:long = 0) with (step a: true => N = 1;) | project N", ["Host"], []),

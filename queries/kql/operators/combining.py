@@ -27,6 +27,7 @@ from queries.kql.stages import (
     row_of,
     scope_of,
 )
+from queries.kql.unread import Stacked
 from queries.kql.values import NUMERIC, Value, cast_number, constant, sql
 
 KINDS = ("innerunique", "inner", "leftouter", "rightouter", "fullouter", "leftsemi", "rightsemi", "leftanti", "rightanti",
@@ -215,6 +216,7 @@ def stack(c: TableBinder, parts: list[tuple[str, Stage]], kind: str, tag: str | 
     columns = _superset([s for _, s in parts], kind)
     tick(len(columns) * len(parts))
     selects = []
+    narrowed = []
     for name, part in parts:
         items = []
         if tag is not None:
@@ -224,11 +226,13 @@ def stack(c: TableBinder, parts: list[tuple[str, Stage]], kind: str, tag: str | 
             value = found.value() if found else constant(None, type_)
             items.append(value.sql.label(quoted(physical)))
         selects.append(select(*items).select_from(relation(part.relation)))
+        narrowed.append((selects[-1], tuple(items)))
     body = union_all(*selects) if len(selects) > 1 else selects[0]
     made = [StageColumn(out, type_, physical, type_ != "string") for out, _, type_, physical in columns]
     if tag is not None:
         made.insert(0, StageColumn(tag, "string", tag, False))
-    return Stage(c.add(body), tuple(made), serial=all(part.serial for _, part in parts))
+    name = c.add(body, narrowed=Stacked(tuple(narrowed)))
+    return Stage(name, tuple(made), serial=all(part.serial for _, part in parts))
 
 
 def _superset(stages: list[Stage], kind: str) -> list[tuple[str, str, str, str]]:
