@@ -33,6 +33,12 @@ def test_a_search_may_begin_with_a_verbatim_text() -> None:
     assert validate(r"search @'C:\x'", CATALOG) == validate("search 'x'", CATALOG)
 
 
+def test_a_union_without_a_common_column_is_refused() -> None:
+    with pytest.raises(KqlError, match="no column in common"):
+        validate("union kind=inner (print a = 1), (print b = 2) | count", CATALOG)
+    validate("union kind=inner withsource = From (print a = 1), (print b = 2) | count", CATALOG)
+
+
 @pytest.mark.parametrize(
     ("text", "kind"),
     [("Logs | make-graph Host --> Unit", NotImplementedYet), ("externaldata(a:string)['http://x']", CannotExpress)],

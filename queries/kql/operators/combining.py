@@ -214,6 +214,8 @@ def union(c: TableBinder, stage: Stage | None, node: ast.Operator, env: Env) -> 
 def stack(c: TableBinder, parts: list[tuple[str, Stage]], kind: str, tag: str | None) -> Stage:
     """Tables one below the other; `tag` names a column with the source of each row."""
     columns = _superset([s for _, s in parts], kind)
+    if not columns and tag is None:
+        raise KqlBindError("the tables of this union have no column in common")
     tick(len(columns) * len(parts))
     selects = []
     narrowed = []
