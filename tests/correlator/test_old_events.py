@@ -212,15 +212,22 @@ def test_lines_three_days_late_are_concluded_as_a_full_pass_does() -> None:
         assert stored(store) == ticked
 
 
+def _days(store: DuckStore, count: int) -> Iterator[datetime]:
+    """Stores so many days with faults, one after the other; the end of each."""
+    made = correlation.Day(3)
+    _settings(store)
+    for day in range(count):
+        made.fill(day * DAY_S, (day + 1) * DAY_S, 0, 100)
+        _add(store, made)
+        yield _at((day + 1) * DAY_S)
+
+
 def test_held_events_follow_what_is_new() -> None:
-    made, held = correlation.Day(3), []
+    held = []
     with open_store(None) as store:
-        _settings(store)
         service = Ticker(store)
-        for day in range(7):
-            made.fill(day * DAY_S, (day + 1) * DAY_S, 0, 100)
-            _add(store, made)
-            service.tick(_at((day + 1) * DAY_S))
+        for evening in _days(store, 7):
+            service.tick(evening)
             (known,) = service._known.values()
             held.append(_held(known))
         assert len(known.events) > 600
@@ -230,19 +237,16 @@ def test_held_events_follow_what_is_new() -> None:
 
 def test_the_tick_after_one_with_news_packs_again_what_was_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes a tenth of a second after some bursts, and nobody waits for that tick."""
-    made, calls = correlation.Day(3), [0]
+    calls = [0]
     monkeypatch.setattr(ticker, "let_go", lambda: calls.append(calls.pop() + 1))
     with open_store(None) as store:
-        _settings(store)
         service = Ticker(store)
-        for day in range(4):
-            made.fill(day * DAY_S, (day + 1) * DAY_S, 0, 100)
-            _add(store, made)
+        for evening in _days(store, 4):
             before = calls[0]
-            report = service.tick(_at((day + 1) * DAY_S))
+            report = service.tick(evening)
             assert report.worked and (report.full or calls[0] == before)
             for _ in range(2):
-                assert not service.tick(_at((day + 1) * DAY_S)).worked
+                assert not service.tick(evening).worked
             assert calls[0] == before + 1
         assert not report.full
 
