@@ -5,7 +5,8 @@
 A way is one form in which lines arrive. Its requests are received, spooled, decoded, parsed and stored in a fresh
 store, once with our reader and once without it, in turn, in one process. A compiled reader of headers is replaced by
 the formats alone (parsers/formats), the columns of collector/columnar by the reader of single records with orjson or
-opentelemetry-proto. The output is the CPU time of both in microseconds a line (medians) and the ratio of the rounds:
+opentelemetry-proto, and in the ways that end in "-library" by the tightest loop over these that we can write
+(library_readers.py). The output is the CPU time of both in microseconds a line (medians) and the ratio of the rounds:
 median, minimum and maximum. Sockets and HTTP are left out, which favours our readers. A reader is kept if the ratio is
 at least 1.3.
 """
@@ -33,11 +34,12 @@ os.environ.setdefault("POLARS_MAX_THREADS", "1")  # as in a worker
 
 import numpy as np  # noqa: E402
 
+from benchmarks import library_readers  # noqa: E402
 from benchmarks.simulators.log_lines import HOSTS, Cluster, templates  # noqa: E402
 from collector import decoding, pipeline  # noqa: E402
 from collector.columnar import objects, otlp_json, otlp_protobuf  # noqa: E402
-from collector.receivers import all_receivers  # noqa: E402
-from collector.receivers.base import Request  # noqa: E402
+from collector.receivers import all_receivers, otlp  # noqa: E402
+from collector.receivers.base import Receiver, Request  # noqa: E402
 from collector.spool import Spool  # noqa: E402
 from parsers import fast_headers, prefilter  # noqa: E402
 from parsers.engine import LineParser  # noqa: E402
@@ -118,7 +120,7 @@ def parts(lines: list[str]) -> Iterator[tuple[int, list[str]]]:
         yield at, lines[at : at + A_REQUEST]
 
 
-def otlp(lines: list[str], as_json: bool) -> Iterator[Sent]:
+def otlp_requests(lines: list[str], as_json: bool) -> Iterator[Sent]:
     """As a collector's filelog receiver sends them."""
     from google.protobuf.json_format import MessageToJson
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -261,14 +263,35 @@ def without_otlp_columns() -> Patches:
     )  # fmt: skip
 
 
+@contextlib.contextmanager
+def _decoding(receiver: Receiver, decode: Callable[[Any, Any], None]) -> Iterator[None]:
+    """A receiver that decodes in another way."""
+    own = receiver.decode
+    object.__setattr__(receiver, "decode", decode)
+    try:
+        yield
+    finally:
+        object.__setattr__(receiver, "decode", own)
+
+
+def by_otlp_libraries() -> Patches:
+    """The tightest loop over what libraries read, in place of the reader of single records."""
+    return (
+        mock.patch.object(otlp_json, "is_request", library_readers.is_request),
+        _decoding(otlp.RECEIVER, library_readers.decode),
+    )
+
+
 def without_object_columns() -> Patches:
     return (mock.patch.object(objects, "FEWEST", 1 << 40),)
 
 
 Way = tuple[Callable[[list[str]], Iterator[Sent]], Callable[[], Patches]]
 WAYS: dict[str, Way] = {
-    "otlp-protobuf": (lambda lines: otlp(lines, False), without_otlp_columns),
-    "otlp-json": (lambda lines: otlp(lines, True), without_otlp_columns),
+    "otlp-protobuf": (lambda lines: otlp_requests(lines, False), without_otlp_columns),
+    "otlp-json": (lambda lines: otlp_requests(lines, True), without_otlp_columns),
+    "otlp-protobuf-library": (lambda lines: otlp_requests(lines, False), by_otlp_libraries),
+    "otlp-json-library": (lambda lines: otlp_requests(lines, True), by_otlp_libraries),
     "objects": (lambda lines: on_lines(lines, shipped), without_object_columns),
     "objects-list": (in_a_list, without_object_columns),
     "wire": (lambda lines: on_lines(lines, wired), without_object_columns),

@@ -2,10 +2,12 @@
 
     python benchmarks/same_answers.py write OUT [--root DIR] [--only TEXT]    one JSON file a capture, of the checkout in DIR
     python benchmarks/same_answers.py compare OLD NEW                         exit code 1 where anything differs
+    python benchmarks/same_answers.py explain OLD NEW [REASONS]               exit code 1 where a difference has no reason
 
 A refactoring must change no answer. `write` loads each capture and scenario into its own store in memory, concludes,
 and writes incidents and verdicts (corr-result/1), every report and the answers of the saved queries, in canonical form.
 `--root` may be a worktree of an earlier commit, whose code runs with its own imports. `compare` names what differs.
+`explain` counts the differences by the reasons that a TOML file gives for them, and names those without one.
 """
 
 from __future__ import annotations
@@ -20,14 +22,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 #: Saved queries contain "how long ago": all run at this moment, the day after the bundled captures.
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
+#: Why answers differ from those of 391db37, from which the house was rebuilt.
+REASONS = HERE / "benchmarks" / "answers_since_391db37.toml"
 #: Sections of one file, in the order in which a difference is reported.
 SECTIONS = ("verdicts", "incidents", "lemons", "queries", "reports")
 
@@ -44,9 +50,16 @@ def main() -> int:
     compare = commands.add_parser("compare", help="compare two folders of answers")
     compare.add_argument("old", type=Path)
     compare.add_argument("new", type=Path)
+    explain = commands.add_parser("explain", help="the reasons why two folders differ")
+    explain.add_argument("old", type=Path)
+    explain.add_argument("new", type=Path)
+    explain.add_argument("reasons", type=Path, nargs="?", default=REASONS)
+    explain.add_argument("--all", action="store_true", help="name each difference without a reason, not 40 of them")
     args = parser.parse_args()
     if args.command == "compare":
         return compare_folders(args.old, args.new)
+    if args.command == "explain":
+        return explain_folders(args.old, args.new, reasons_in(args.reasons), most=None if args.all else 40)
     root = str(args.root.resolve())
     if os.environ.get("PYTHONHASHSEED") != "0":
         # The order of sets must not decide an answer, and may not make two runs of one checkout differ.
@@ -78,6 +91,8 @@ def captures() -> Iterator[tuple[str, Path]]:
     own = HERE / "tests" / "captures"
     for path in sorted(own.glob("*/truth.json")):
         yield path.parent.name, path.parent
+    for path in sorted(own.glob("endings/*/truth.json")):
+        yield f"endings/{path.parent.name}", path.parent
     for path in sorted(own.glob("*/*.tar.xz")):
         yield f"{path.parent.name}/{path.name.removesuffix('.tar.xz')}", path
     beside = HERE.parent / "shared"
@@ -159,52 +174,135 @@ def cursor_of(store: Any) -> Any:
 
 
 def compare_folders(old: Path, new: Path) -> int:
-    """Prints every section that differs, with the first difference of each. Returns 1 if there is any."""
+    """Prints every value that differs. Returns 1 if there is any."""
+    found = compared(old, new)
+    if found is None:
+        return 2
+    for capture, differences in found.items():
+        for one in differences:
+            print(f"{capture}: {one}")
+    count = sum(map(len, found.values()))
+    print(f"{len(found)} captures compared, {count} differences")
+    return 1 if count else 0
+
+
+def compared(old: Path, new: Path) -> dict[str, list[Difference]] | None:
+    """The differences of each capture; None, said on standard error, where there are no answers."""
     names = sorted({path.name for folder in (old, new) for path in folder.glob("*.json")})
     if not names:
         print(f"{old}, {new}: no answers here; make them with `write`", file=sys.stderr)
-        return 2
-    differ = 0
+        return None
+    found: dict[str, list[Difference]] = {}
     for name in names:
+        ours = found[name.removesuffix(".json")] = []
         if not (old / name).exists() or not (new / name).exists():
-            print(f"{name}: only in {old if (old / name).exists() else new}")
-            differ += 1
+            ours.append(Difference(("capture",), (old / name).exists(), (new / name).exists()))
             continue
         before, after = (json.loads((folder / name).read_text("utf-8")) for folder in (old, new))
         for section in SECTIONS:
-            for place in differences(before[section], after[section], section):
-                print(f"{name.removesuffix('.json')}: {place}")
-                differ += 1
-    print(f"{len(names)} captures compared, {differ} differences")
-    return 1 if differ else 0
+            ours += differences(before[section], after[section], (section,))
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
 class Difference:
-    """One value that differs between the two."""
+    """One value that differs between the two. ``steps``: the keys and list indexes that lead to it."""
 
-    where: str
+    steps: tuple[str, ...]
     before: Any
     after: Any
 
+    @property
+    def kind(self) -> str:
+        """The path without what names a run, an incident, or a place in a list."""
+        whose = self.steps[1:2] and self.steps[0] in ("verdicts", "incidents")
+        steps = (self.steps[0], "*", *self.steps[2:]) if whose else self.steps
+        return ".".join("[]" if step.startswith("[") else step for step in steps)
+
     def __str__(self) -> str:
-        return f"{self.where}: {_short(self.before)} -> {_short(self.after)}"
+        return f"{'.'.join(self.steps)}: {_short(self.before)} -> {_short(self.after)}"
 
 
-def differences(before: Any, after: Any, where: str) -> Iterator[Difference]:
+def differences(before: Any, after: Any, steps: tuple[str, ...]) -> Iterator[Difference]:
     """Every path at which two JSON values differ; lists are compared index by index."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key in sorted({*before, *after}):
-            yield from differences(before.get(key), after.get(key), f"{where}.{key}")
+            yield from differences(before.get(key), after.get(key), (*steps, key))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for place, (one, other) in enumerate(zip(before, after, strict=True)):
-            yield from differences(one, other, f"{where}[{place}]")
+            yield from differences(one, other, (*steps, f"[{place}]"))
     elif before != after:
-        yield Difference(where, before, after)
+        yield Difference(steps, before, after)
+
+
+@dataclasses.dataclass(frozen=True)
+class Reason:
+    """Why values differ. ``paths``, ``before`` and ``after`` are patterns of fnmatch over ``Difference.kind`` and the JSON
+    text of the values. With ``beside``, the same capture must differ at that path as well: what is counted or worded
+    from it follows. ``captures`` are names or patterns of names."""
+
+    why: str
+    paths: tuple[str, ...]
+    before: str = "*"
+    after: str = "*"
+    beside: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ("*",)
+
+    def holds(self, capture: str, one: Difference, kinds: set[str]) -> bool:
+        """Does it explain this difference? ``kinds``: of all differences of the capture."""
+        return (
+            _any(self.paths, one.kind)
+            and _any(self.captures, capture)
+            and fnmatchcase(_text(one.before), self.before)
+            and fnmatchcase(_text(one.after), self.after)
+            and (not self.beside or any(_any(self.beside, kind) for kind in kinds))
+        )
+
+
+def _any(patterns: Iterable[str], text: str) -> bool:
+    # A list index is written as [], which is no set of characters here.
+    return any(fnmatchcase(text.replace("[]", "#"), pattern.replace("[]", "#")) for pattern in patterns)
+
+
+def reasons_in(path: Path) -> list[Reason]:
+    """The reasons of a file, in order: the first that holds counts."""
+    return [
+        Reason(**{name: tuple(value) if isinstance(value, list) else value for name, value in one.items()})
+        for one in tomllib.loads(path.read_text("utf-8"))["reason"]
+    ]
+
+
+def explain_folders(old: Path, new: Path, reasons: list[Reason], *, most: int | None) -> int:
+    """Prints how many differences each reason explains, and those that none does. Returns 1 if there are any."""
+    found = compared(old, new)
+    if found is None:
+        return 2
+    counts: dict[int, list[str]] = {place: [] for place in range(len(reasons))}
+    unexplained: list[str] = []
+    for capture, all_of_it in found.items():
+        kinds = {one.kind for one in all_of_it}
+        for one in all_of_it:
+            place = next((n for n, reason in enumerate(reasons) if reason.holds(capture, one, kinds)), None)
+            if place is None:
+                unexplained.append(f"{capture}: {one}")
+            else:
+                counts[place].append(capture)
+    for place, reason in enumerate(reasons):
+        print(f"{len(counts[place]):6} in {len(set(counts[place])):3} captures  {reason.why}")
+    for line in unexplained[:most]:
+        print(f"no reason: {line}")
+    same = sum(not some for some in found.values())
+    total = sum(map(len, found.values()))
+    print(f"{len(found)} captures compared, {same} the same; {total} differences, {len(unexplained)} without a reason")
+    return 1 if unexplained else 0
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, sort_keys=True, default=str)
+    text = _text(value)
     return text if len(text) <= 160 else f"{text[:157]}..."
 
 
