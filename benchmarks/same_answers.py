@@ -23,6 +23,7 @@ import sys
 import tarfile
 import tempfile
 import tomllib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
@@ -213,10 +214,14 @@ class Difference:
     after: Any
 
     @property
+    def subject(self) -> tuple[str, ...]:
+        """The verdict or incident in which it lies; empty: none, or a whole one."""
+        return self.steps[:2] if self.steps[0] in ("verdicts", "incidents") and len(self.steps) > 2 else ()
+
+    @property
     def kind(self) -> str:
         """The path without what names a run, an incident, or a place in a list."""
-        whose = self.steps[1:2] and self.steps[0] in ("verdicts", "incidents")
-        steps = (self.steps[0], "*", *self.steps[2:]) if whose else self.steps
+        steps = (self.steps[0], "*", *self.steps[2:]) if self.steps[0] in ("verdicts", "incidents") else self.steps
         return ".".join("[]" if step.startswith("[") else step for step in steps)
 
     def __str__(self) -> str:
@@ -237,39 +242,41 @@ def differences(before: Any, after: Any, steps: tuple[str, ...]) -> Iterator[Dif
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """Why values differ. ``paths``, ``before`` and ``after`` are patterns of fnmatch over ``Difference.kind`` and the JSON
-    text of the values. With ``beside``, the same capture must differ at that path as well: what is counted or worded
-    from it follows. ``captures`` are names or patterns of names."""
+    """Why values differ. ``paths`` are patterns of fnmatch for ``Difference.kind``; ``changes`` for "before -> after", both
+    as JSON; ``captures`` for their names. With ``beside``, the same verdict or incident must differ at such a path as
+    well, or the same capture if it is a whole one or lies in queries or reports: what is worded or counted from it
+    follows."""
 
     why: str
     paths: tuple[str, ...]
-    before: str = "*"
-    after: str = "*"
+    changes: tuple[str, ...] = ("*",)
     beside: tuple[str, ...] = ()
     captures: tuple[str, ...] = ("*",)
 
-    def holds(self, capture: str, one: Difference, kinds: set[str]) -> bool:
-        """Does it explain this difference? ``kinds``: of all differences of the capture."""
+    @classmethod
+    def of(cls, entry: dict[str, Any]) -> Reason:
+        """An entry of a file of reasons."""
+        why = str(entry.pop("why"))
+        return cls(why, **{name: tuple(patterns) for name, patterns in entry.items()})
+
+    def holds(self, capture: str, one: Difference, kinds: dict[tuple[str, ...], set[str]]) -> bool:
+        """Does it explain this difference? ``kinds``: of all differences of the capture, by ``Difference.subject``."""
         return (
             _any(self.paths, one.kind)
             and _any(self.captures, capture)
-            and fnmatchcase(_text(one.before), self.before)
-            and fnmatchcase(_text(one.after), self.after)
-            and (not self.beside or any(_any(self.beside, kind) for kind in kinds))
+            and (self.changes == ("*",) or _any(self.changes, f"{_text(one.before)} -> {_text(one.after)}"))
+            and (not self.beside or any(_any(self.beside, kind) for kind in kinds[one.subject]))
         )
 
 
 def _any(patterns: Iterable[str], text: str) -> bool:
     # A list index is written as [], which is no set of characters here.
-    return any(fnmatchcase(text.replace("[]", "#"), pattern.replace("[]", "#")) for pattern in patterns)
+    return any(fnmatchcase(text.replace("[", "<"), pattern.replace("[", "<")) for pattern in patterns)
 
 
 def reasons_in(path: Path) -> list[Reason]:
     """The reasons of a file, in order: the first that holds counts."""
-    return [
-        Reason(**{name: tuple(value) if isinstance(value, list) else value for name, value in one.items()})
-        for one in tomllib.loads(path.read_text("utf-8"))["reason"]
-    ]
+    return [Reason.of(entry) for entry in tomllib.loads(path.read_text("utf-8"))["reason"]]
 
 
 def explain_folders(old: Path, new: Path, reasons: list[Reason], *, most: int | None) -> int:
@@ -280,7 +287,10 @@ def explain_folders(old: Path, new: Path, reasons: list[Reason], *, most: int | 
     counts: dict[int, list[str]] = {place: [] for place in range(len(reasons))}
     unexplained: list[str] = []
     for capture, all_of_it in found.items():
-        kinds = {one.kind for one in all_of_it}
+        kinds: dict[tuple[str, ...], set[str]] = defaultdict(set)
+        for one in all_of_it:
+            kinds[one.subject].add(one.kind)
+            kinds[()].add(one.kind)
         for one in all_of_it:
             place = next((n for n, reason in enumerate(reasons) if reason.holds(capture, one, kinds)), None)
             if place is None:
