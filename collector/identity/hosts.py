@@ -9,11 +9,11 @@ The line itself stays unchanged. A name that could mean two nodes, or that is it
 The question here is what a written name means. Who sent a line is another one (correlator/site/senders.py). Both read
 slurm.conf by ``parsers.node_definitions``, and answer differently on purpose:
 
-* A name is text, which anybody may write: this gives the row a node, and no trust. That needs no certainty about the
-  address, but one meaning: with two, the row keeps what was written. An agent's connection says nothing about names.
-* An address of a connection was not chosen by the writer of the text: that one decides what a line may claim. It also
-  knows agents' connections, the looked-up addresses of controllers and what was settled here, and never uses
-  ``NodeHostname``, which is a name.
+* A name is text, which anybody may write. It gives a row its node, and the row no trust. It must have one meaning, or
+  the row keeps what was written.
+* The address of a connection is not chosen by who writes the line. It decides what the line may claim. It is also known
+  from agents' connections, from looking up the controllers and from what was settled here; ``NodeHostname`` is a name, and
+  none.
 """
 
 from __future__ import annotations
