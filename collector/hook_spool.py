@@ -26,6 +26,7 @@ from collector.identity.identity import Identity
 from parsers import documents
 from parsers.documents import fields
 from parsers.documents.hook import read_spool
+from parsers.host_names import short_name
 from parsers.record import Origin, frame
 from store.door import Asks, Door, FileEntry
 from store.questions import files, job_rows
@@ -208,7 +209,7 @@ def spool_problem(folder: Path) -> str:
 
 
 def _blind(at: float, why: str, hooks: int) -> bytes:
-    return wire.blind("hooks", "hook_spool", at, at, why, hooks, host=os.uname().nodename.split(".")[0])
+    return wire.blind("hooks", "hook_spool", at, at, why, hooks, host=short_name(os.uname().nodename))
 
 
 def _add_name(environment: dict[str, str], store: Asks) -> None:

@@ -35,6 +35,7 @@ from collector.senders import Limits, Sender, found
 from collector.sequence import StreamKey, read_key
 from collector.spool import Spool, SpoolBroken, SpoolFull
 from parsers import extensions
+from parsers.host_names import short_name
 
 if TYPE_CHECKING:
     from collector.ledger import Ledger
@@ -390,7 +391,7 @@ def certificate_of(names: Sequence[str]) -> Sender:
     whole = [name for name in names if name and not set(name) & set("*?[],")]
     # DNS knows no case, and the names of nodes have one.
     spelled = (each for name in whole for each in (name, name.lower(), name.upper()))
-    hosts = tuple(dict.fromkeys(host for name in spelled for host in (name, name.partition(".")[0])))
+    hosts = tuple(dict.fromkeys(host for name in spelled for host in (name, short_name(name))))
     if not hosts:
         do = "Give it a DNS name (subjectAltName), or leave [tls] client_hosts away."
         raise Refused(403, "the certificate names no host", do)

@@ -23,6 +23,7 @@ import polars as pl
 
 from parsers import authority
 from parsers.formats.base import JOB_SOURCES
+from parsers.host_names import short_name
 from parsers.hostlist import expand
 
 if TYPE_CHECKING:
@@ -139,7 +140,7 @@ def _kinds_of(table: str, rows: pl.DataFrame) -> set[str]:
 
 def _is_one(host: str, hosts: tuple[str, ...]) -> bool:
     names, patterns = _names(hosts)
-    short = host.partition(".")[0]
+    short = short_name(host)
     return host in names or short in names or any(fnmatchcase(host, p) or fnmatchcase(short, p) for p in patterns)
 
 

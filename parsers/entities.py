@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from parsers import xid
+from parsers.host_names import short_name
 from parsers.hostlist import expand
 from parsers.reasons import split_reason
 
@@ -176,7 +177,7 @@ def _class(value: str) -> str:
 _READERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(_INTS, _number), **dict.fromkeys(_FLOATS, float), **dict.fromkeys(_FLAGS, lambda _value: True),
     "job": job_ids, "step": lambda value: {"step_id": step_name(value)}, "nodelist": _nodes, "node_names": _nodes,
-    "short_node": lambda value: {"nodes": [value.split(".")[0]]}, "speed": _speed, "drain_reason": _drain_reason,
+    "short_node": lambda value: {"nodes": [short_name(value)]}, "speed": _speed, "drain_reason": _drain_reason,
 }  # fmt: skip
 #: Entities that are rewritten after conversion.
 _REWRITTEN = frozenset({"action", "check", "severity", "protocol", "xid", "sxid"})

@@ -9,8 +9,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain, islice, product
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
 
@@ -44,6 +45,41 @@ def expand(text: str) -> tuple[str, ...]:
         return tuple(str(node) for node in nodes) or (text,)
     except (NodeSetException, ValueError, OverflowError, IndexError):
         return (text,)
+
+
+#: What stands between the commas of a list.
+_PIECE = re.compile(r"(?:[^\[\],]|\[[^\[\]]*\])+")
+
+
+@lru_cache(maxsize=8192)
+def in_order(text: str) -> tuple[str, ...]:
+    """The hosts of ``expand`` in the order in which they are written, as Slurm reads lists that run in parallel.
+
+    >>> list(zip(in_order("n[3,1]"), in_order("10.0.0.[7,9]")))
+    [('n3', '10.0.0.7'), ('n1', '10.0.0.9')]
+    """
+    hosts = expand(text)
+    if len(hosts) < 2:  # and what is no list, or too long a one
+        return hosts
+    written = chain.from_iterable(map(_written, _PIECE.findall(text.strip())))
+    found = tuple(islice(written, len(hosts) + 1))
+    return found if len(found) == len(hosts) and set(found) == set(hosts) else hosts
+
+
+def _written(piece: str) -> Iterator[str]:
+    """``a[2,1]b`` -> a2b, a1b."""
+    parts = re.split(r"\[([^\[\]]*)\]", piece)
+    choices = [_numbers_of(part) if place % 2 else [part] for place, part in enumerate(parts)]
+    return map("".join, product(*choices))
+
+
+def _numbers_of(ranges: str) -> list[str]:
+    found: list[str] = []
+    for low, dash, high in (one.strip().partition("-") for one in ranges.split(",")):
+        if not (low.isdigit() and (high.isdigit() or not dash)):
+            return []
+        found += (str(number).zfill(len(low)) for number in range(int(low), int(high or low) + 1))
+    return found
 
 
 #: Users write output: a list of numbers in it may be of any size.

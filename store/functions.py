@@ -14,6 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
+from parsers.host_names import WHOLE
 from store.tables import FLAG, NUMBER, REAL, TEXT, TEXTS, TIME
 
 #: Non-standard names in queries, which a second engine must translate (a test compares).
@@ -176,6 +177,13 @@ def group_of(text: Element, pattern: str, number: int = 1) -> sa.Function[Any]:
 def contains(text: Element, part: str) -> sa.ColumnElement[bool]:
     """Whether a text contains a constant of ours."""
     return func.contains(text, const(part), type_=FLAG)
+
+
+def short_name(host: Element) -> Element:
+    """``parsers.host_names.short_name`` of a column: the name of a host without its domain, an address whole."""
+    # What that rule leaves whole begins with a digit or a dot, or has a colon: two cheap tests instead of a regex per row.
+    maybe = sa.or_(host < const(":"), contains(host, ":"))
+    return sa.case((sa.and_(maybe, matches(host, WHOLE)), host), else_=func.split_part(host, const("."), const(1)))
 
 
 def earlier(moment: Element, by: Element) -> Element:

@@ -8,9 +8,10 @@ loaded (DNS rebinding). The browser then takes us for that host, and only the Ho
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
+
+from parsers.host_names import is_address
 
 SAFE = {"GET", "HEAD", "OPTIONS"}
 
@@ -44,11 +45,7 @@ def strange_host(headers: Mapping[str, str], known: Collection[str]) -> bool:
         return True
     if name == "localhost" or name.endswith(".localhost") or name in known:
         return False
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return True
-    return False
+    return not is_address(name)
 
 
 def by_browser(headers: Mapping[str, str]) -> bool:

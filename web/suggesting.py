@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
+from parsers.host_names import short_name
 from store.door import Answers
 from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
@@ -39,7 +40,7 @@ def runs(store: Answers, key: str) -> list[Suggestion]:
 
 def nodes(store: Answers, name: str) -> list[Suggestion]:
     """Nodes whose name contains the text (as the first label of a domain name does), or is similar to it."""
-    short = name.split(".")[0]
+    short = short_name(name)
     return listed("node", "/nodes/", store.ask(node_questions.near(short, letters(short), MOST)))
 
 

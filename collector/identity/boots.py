@@ -9,13 +9,12 @@ from typing import Any
 
 import polars as pl
 
+from store.boots import SAME_BOOT_S, is_same_boot
 from store.door import Door
 from store.functions import PLACE
 from store.questions import settling
 from store.tables import LOGS
 
-#: Kernel timestamps of one boot agree with the wall clock within this many seconds; beyond it they are another boot's.
-SAME_BOOT_S = 60.0
 #: A cluster and a host.
 Machine = tuple[Any, Any]
 Row = Mapping[str, Any]
@@ -49,7 +48,7 @@ def boots_of(by_lines: Iterable[Row], reported: Iterable[Row]) -> dict[Machine, 
             boots[_machine(row)].append(row["boot"])
     for row in reported:
         mine = boots[_machine(row)]
-        if not any(abs(row["boot"] - known) <= SAME_BOOT_S for known in mine):
+        if not any(is_same_boot(row["boot"], known) for known in mine):
             mine.append(row["boot"])
     return boots
 
@@ -58,14 +57,14 @@ def times_of(
     waiting: Iterable[Row], boots: Mapping[Machine, list[float]], last: Iterable[Row]
 ) -> list[tuple[int, datetime]]:
     """(row, naive UTC) of each waiting line whose boot is known: the newest boot after which the line does not lie
-    beyond the machine's ``last`` line; of several timestamps of that boot, the median."""
+    beyond the machine's ``last`` line, as exactly as a boot is known; of several timestamps of that boot, the median."""
     latest = {_machine(row): row["last"] for row in last}
     found = []
     for row in waiting:
         known = sorted(boots.get(_machine(row), ()))
         fitting = [b for b in known if b + row["uptime"] <= latest.get(_machine(row), float("inf")) + SAME_BOOT_S]
         if fitting:
-            close = [b for b in fitting if fitting[-1] - b <= SAME_BOOT_S]
+            close = [b for b in fitting if is_same_boot(b, fitting[-1])]
             boot = sorted(close)[len(close) // 2]
             found.append((row[PLACE], datetime.fromtimestamp(boot + row["uptime"], UTC).replace(tzinfo=None)))
     return found

@@ -5,12 +5,20 @@ them: ``NodeName= NodeAddr= NodeHostname=`` of slurm.conf, ``scontrol show node`
 for controllers (``SlurmctldHost=``) and switches (topology.conf, the cable list). Rows get the NodeName as their host
 when they are stored; rows stored before the inventory was known get it later (``settle``): the order does not matter.
 The line itself stays unchanged. A name that could mean two nodes, or that is itself a node's name, maps to nothing.
+
+The question here is what a written name means. Who sent a line is another one (correlator/site/senders.py). Both read
+slurm.conf by ``parsers.node_definitions``, and answer differently on purpose:
+
+* A name is text, which anybody may write. It gives a row its node, and the row no trust. It must have one meaning, or
+  the row keeps what was written.
+* The address of a connection is not chosen by who writes the line. It decides what the line may claim. It is also known
+  from agents' connections, from looking up the controllers and from what was settled here; ``NodeHostname`` is a name, and
+  none.
 """
 
 from __future__ import annotations
 
 import hashlib
-import ipaddress
 import json
 import re
 from collections import defaultdict
@@ -20,7 +28,8 @@ from typing import Any
 
 import polars as pl
 
-from parsers.hostlist import expand
+from parsers.host_names import is_loopback, short_key, short_name
+from parsers.node_definitions import PREFIX, defined_nodes, other_names
 from store.door import Asks, Door
 from store.questions import settling
 from store.tables import METADATA, SETTINGS
@@ -32,11 +41,9 @@ _ANOTHER = "\0"
 #: The store records under this name which inventory its rows were settled for.
 _FACT = "host_names"
 
-_OTHER_NAME = re.compile(r"\b(?:NodeAddr|NodeHostname)\s*=\s*(\S+)", re.IGNORECASE)
 #: ``SlurmctldHost=ctl(10.0.0.1)``; lists are separated by commas or blanks.
 _CONTROLLER = re.compile(r"(?P<host>[\w.-]+)(?:\((?P<address>[^()\s]+)\))?")
 _NO_NAMES = frozenset({"", "localhost", "localhost.localdomain", "(null)", "n/a", "none"})
-_LIST = re.compile(r"(?P<before>[^\[\]]*)\[(?P<ranges>[\d,-]+)\](?P<behind>[^\[\]]*)")
 
 
 @dataclass(frozen=True)
@@ -64,19 +71,19 @@ class HostNames:
             cluster, value = row["cluster"], str(row["value"] or "")
             if str(row["scope"]).startswith("node:"):
                 named.append((cluster, str(row["scope"])[5:], value))
-            elif not str(row["name"]).startswith("NodeName:"):
+            elif not str(row["name"]).startswith(PREFIX):
                 named += [
                     (cluster, m["host"], m["address"])
                     for m in _CONTROLLER.finditer(value)
                     if not _is_everybody(m["host"])
                 ]
             else:
-                named += [(cluster, *pair) for pair in _of_definition(str(row["name"])[len("NodeName:") :], value)]
+                named += [(cluster, *pair) for pair in _of_definition(str(row["name"]), value)]
         spelled, others = {}, {}
         for cluster in {row[0] for row in named} | {None, _ANOTHER}:
             mine = [row[1:] for row in named if cluster is None or row[0] in (cluster, None)]
             spelled[cluster] = _only_one((node.lower(), node) for node, _ in mine)
-            short = [(node.lower().split(".")[0], node) for node, _ in mine if "." in node]
+            short = [(short_key(node), node) for node, _ in mine if short_name(node) != node]
             meant = _only_one([*short, *((other.lower(), node) for node, other in mine if other)])
             others[cluster] = {k: v for k, v in meant.items() if k not in spelled[cluster] and not _is_everybody(k)}
         return cls(spelled, others) if named else cls()
@@ -97,8 +104,8 @@ class HostNames:
             found: str | None = nodes[name]
         else:
             found = self.others.get(cluster, {}).get(name)
-            if found is None and "." in name and not _is_address(name):
-                found = nodes.get(name.split(".")[0])
+            if found is None:
+                found = nodes.get(short_name(name))
         return None if found == host else found
 
     def normal(self, data: pl.DataFrame) -> pl.DataFrame:
@@ -185,30 +192,10 @@ def settle(store: Door) -> HostNames:
     return names
 
 
-def _of_definition(nodes: str, rest: str) -> list[tuple[str, str | None]]:
-    """(node, other name if any) of one ``NodeName=`` line: its lists run in parallel."""
-    names = _in_order(nodes)
-    found: list[tuple[str, str | None]] = [(name, None) for name in names if name.upper() != "DEFAULT"]
-    for text in _OTHER_NAME.findall(rest):
-        others = _in_order(text.strip('"'))
-        if len(others) == len(names):
-            found += [(name, other) for name, other in zip(names, others, strict=True) if name.lower() != other.lower()]
-    return found
-
-
-def _in_order(text: str) -> list[str]:
-    """A host list in the order in which it is written (ClusterShell sorts): ``n[3,1]`` matches ``10.0.0.[7,9]`` in that
-    order."""
-    found = _LIST.fullmatch(text)
-    if found is None:
-        return list(expand(text))
-    parts = []
-    for piece in found["ranges"].split(","):
-        low, _, high = piece.partition("-")
-        if not low.isdigit() or (high and not high.isdigit()) or int(high or low) - int(low) > 100_000:
-            return list(expand(text))
-        parts += [str(number).zfill(len(low)) for number in range(int(low), int(high or low) + 1)]
-    return [f"{found['before']}{part}{found['behind']}" for part in parts]
+def _of_definition(setting: str, value: str) -> list[tuple[str, str | None]]:
+    """(node, other name if any) of one ``NodeName=`` line."""
+    others = [(node, other) for node, other in other_names(setting, value) if node.lower() != other.lower()]
+    return [*((node, None) for node in defined_nodes(setting)), *others]
 
 
 def _only_one(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -218,14 +205,6 @@ def _only_one(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
     return {key: min(values) for key, values in sorted(found.items()) if len(values) == 1}
 
 
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_everybody(name: str) -> bool:
     """Whether every host calls itself that name."""
-    return name in _NO_NAMES or (_is_address(name) and ipaddress.ip_address(name).is_loopback)
+    return name in _NO_NAMES or is_loopback(name)

@@ -18,6 +18,7 @@ import orjson
 from collector.receivers.base import Decoded, Payload, Run, micros
 from collector.receivers.refusals import Refused
 from parsers.formats.base import source_of_program
+from parsers.host_names import short_name
 from parsers.recognise import recognise
 from parsers.recognition.result import Recognition
 
@@ -209,8 +210,7 @@ class Wrapped:
 
     def worked_out(self, named: Named, stream: str) -> About:
         host, path, program = named.host, named.path, named.program.rstrip(":")
-        host = host.split(".")[0] if host and not host.replace(".", "").isdigit() else host
-        host = host or self._payload.peer
+        host = (host and short_name(host)) or self._payload.peer
         return About(
             f"{host or '?'}:{path}" if path else f"{stream}/{host or '?'}", path,
             self._source_of(named, program), host, _WORDS.get((named.severity or "").lower()), program or None, named.facility,

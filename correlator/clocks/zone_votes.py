@@ -20,6 +20,7 @@ from itertools import groupby, pairwise
 from correlator.clocks.pairs import LAUNCH_S, Launches
 from correlator.clocks.signs import AGREE_S, ENDS_S, NOTICEABLE_S
 from correlator.model.nouns import Event
+from parsers.host_names import short_name
 
 #: Copies are not searched among more lines about one subject than this.
 MANY = 50
@@ -174,7 +175,7 @@ def zones(votes_by_host: Votes, hosts: Iterable[str], events: Sequence[Event]) -
 
 def kind_of(host: str) -> str:
     """The name without its numbers: hosts that differ only in numbers are configured alike."""
-    return re.sub(r"\d+", "#", host.split(".", 1)[0])
+    return re.sub(r"\d+", "#", short_name(host))
 
 
 def _sure(votes_by_host: Votes) -> set[int]:

@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from correlator.model.nouns import Event
-from correlator.site.open_lines import owner_of, short
+from correlator.site.open_lines import owner_of
 from correlator.site.senders import Senders, addresses_of_agents, configured_nodes, senders
+from parsers.host_names import short_key
 from store.door import Asks
 from store.errors import NoSuchTable
 from store.questions import intake
@@ -37,7 +38,7 @@ def of_log_hosts(
     in it can look like a line of another host; so that shows no log host."""
     if not folders:
         return frozenset()
-    computing = {short(node) for node in (*nodes, *configured_nodes(settings))}
+    computing = {short_key(node) for node in (*nodes, *configured_nodes(settings))}
     return frozenset(folder for folder in folders if owner_of(f"{folder}/") not in computing)
 
 

@@ -20,8 +20,9 @@ import polars as pl
 
 from correlator.gather.kernel_copies import is_own_system_log
 from correlator.gather.telemetry import KERNEL_SOURCES
-from correlator.site.open_lines import log_host_folder, short
+from correlator.site.open_lines import log_host_folder
 from parsers.formats.base import JOB_SOURCES
+from parsers.host_names import short_key
 from parsers.writers import LOCAL, NETWORK, NO_USERS
 from store.line_frames import plain
 from store.questions import hosts, writers
@@ -91,7 +92,7 @@ class Collected:
 
     def has(self, families: Iterable[str], host: str, time: float) -> bool:
         """Was any of these sources of a host collected around ``time``?"""
-        spans = (self.spans.get((family, short(host))) for family in families)
+        spans = (self.spans.get((family, short_key(host))) for family in families)
         return any(span[0] - BEGINS_S <= time <= span[1] + AROUND_S for span in spans if span)
 
     def but(self, more: Spans | None, *, telemetry: bool = False) -> Collected:
@@ -255,7 +256,7 @@ def _show(rows: pl.DataFrame) -> Iterator[_Shown]:
         )  # fmt: skip
         folder = log_host_folder(file, host) if file and authority in (LOCAL, NETWORK) else None
         yield _Shown(
-            (family, short(host)) if family else None,
+            (family, short_key(host)) if family else None,
             authority == LOCAL,  # without one, it is a further line of somebody's message in a syslog daemon's file
             (NAMED, host) if source in KERNEL_SOURCES else None,
             (LOG_HOST, folder) if folder else None,

@@ -35,7 +35,8 @@ from correlator.gather.kernel_lines import (
     written,
 )
 from correlator.model.nouns import Event
-from correlator.site.open_lines import owner_of, short
+from correlator.site.open_lines import owner_of
+from parsers.host_names import short_key
 from store.questions import kernel_copies as questions
 
 if TYPE_CHECKING:
@@ -148,7 +149,7 @@ def disproved(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Cop
 
 def is_own(file: str | None, host: str) -> bool:
     """Is a file one that was collected from the host itself: by its agent, or in the host's folder of a tree?"""
-    return bool(file) and owner_of(file or "") == short(host)
+    return bool(file) and owner_of(file or "") == short_key(host)
 
 
 @lru_cache(maxsize=65_536)

@@ -216,11 +216,12 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
         return UNCONFIRMED if missing else _by_itself(event)
     if missing:
         return UNCONFIRMED
-    boot = (at - float(uptime)) / kernel_lines.SAME_CLOCK_S
-    others = [r for r in stamped if abs(r["boot"] + 0.5 - boot) > 1.5]
+    boot = at - float(uptime)
+    others = [r for r in stamped if not kernel_lines.fits_clock(r["boot"], boot)]
     fits = len(others) < len(stamped)
     # A boot after all other known ones: no line of an earlier one may be later than it, and a boot writes many lines.
-    siblings = [r for r in rows if not r["of_ring"] and r["boot"] is not None and abs(r["boot"] + 0.5 - boot) <= 1.5]
-    booted = all(r["boot"] < boot and r["last"] < boot * kernel_lines.SAME_CLOCK_S for r in others)
+    shown = [r for r in rows if not r["of_ring"] and r["boot"] is not None]
+    siblings = [r for r in shown if kernel_lines.fits_clock(r["boot"], boot)]
+    booted = all(kernel_lines.ends_before(r, boot) for r in others)
     booted &= not others or sum(r["lines"] for r in siblings) >= HABIT_LINES
     return _by_itself(event) if fits or booted else ODD

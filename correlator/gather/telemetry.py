@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime, Offset, ahead
 from correlator.model.measurements import Throttled, XidSeen
 from correlator.model.moments import moment_of
+from store.boots import is_same_boot
 from store.questions import hosts, job_output, job_rows
 from store.questions import telemetry as samples
 from store.questions.job_output import Pace
@@ -171,19 +172,16 @@ def gpu_minors(
 #: Answers of Slurm with a node's BootTime, which slurmd computes from its uptime in whole seconds.
 _BOOT_SOURCES = ("scontrol_node", "slurmrestd")
 
-#: BootTimes of one boot differ by at most this, whatever NTP did to the clock meanwhile; more means another boot.
-SAME_BOOT_S = 60.0
-
 
 def booted(store: Asks, cluster: str | None, source: Source = ALL) -> list[tuple[float, str]]:
     """(BootTime, host) of each boot after the first that Slurm reported for a host: the machine was up before it.
 
     The boots in a time window are compared with all earlier ones.
     """
-    rows = store.ask(hosts.boots_again(cluster, _BOOT_SOURCES, SAME_BOOT_S, source))
+    rows = store.ask(hosts.boots_again(cluster, _BOOT_SOURCES, source))
     found: list[tuple[float, str]] = []
     for row in rows:
-        if not found or found[-1][1] != row["host"] or row["t"] - found[-1][0] > SAME_BOOT_S:
+        if not found or found[-1][1] != row["host"] or not is_same_boot(found[-1][0], row["t"]):
             found.append((row["t"], row["host"]))
     return found
 

@@ -16,7 +16,6 @@ from correlator.gather.events import Lines, Part, joined, prepared, stamped
 from correlator.gather.runs import no_rows, rows_since
 from correlator.gather.runs_fast import prepared_runs
 from correlator.gather.since import since as rows_from
-from correlator.gather.telemetry import SAME_BOOT_S
 from correlator.live.inbox import ENDING, EVERYTHING, MayShow, Moments, NewRows, Recalled, ending_in, listed, moments_of
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event, Run
@@ -254,7 +253,7 @@ class Arrivals:
 
     def _boots(self, cluster: str | None) -> list[float | None]:
         """The time of the first new boot that Slurm's answers report; each poll repeats the known ones."""
-        rows = self._rows(BOOTS, new_rows.first_boot, cluster, ~self._new(new_rows.KNOWN_BOOTS), SAME_BOOT_S)
+        rows = self._rows(BOOTS, new_rows.first_boot, cluster, ~self._new(new_rows.KNOWN_BOOTS))
         return [row["t"] for row in rows]
 
     def _job_rows(self, cluster: str | None) -> tuple[pl.DataFrame, list[Moments], dict[int, Run]]:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from correlator.gather.addresses import of_log_hosts
 from correlator.gather.collected import log_host_folders_of
-from correlator.site.open_lines import owner_of, short
+from correlator.site.open_lines import owner_of
+from parsers.host_names import short_key
 
 if TYPE_CHECKING:
     from correlator.conclusions import Conclusions
@@ -30,7 +31,7 @@ def run_jobs(before: Conclusions, change: Change, runs: Iterable[Run], nodes: Ca
         return False
     owners = {owner_of(f"{folder}/") for folder in folders}
     used = chain.from_iterable(r.nodes for r in runs if r.job_id in change.jobs)
-    return not owners.isdisjoint(map(short, used)) and _of_log_hosts(folders, before, nodes) != folders
+    return not owners.isdisjoint(map(short_key, used)) and _of_log_hosts(folders, before, nodes) != folders
 
 
 def _of_log_hosts(folders: frozenset[str], before: Conclusions, nodes: Callable[[], Collection[str]]) -> frozenset[str]:

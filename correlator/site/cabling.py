@@ -15,6 +15,8 @@ from datetime import datetime
 from itertools import groupby
 from typing import Any
 
+from parsers.host_names import short_key
+
 #: Sources of cables that list what answered, or one kind of fabric, not everything there is (parsers/documents).
 NEIGHBOUR_SOURCES = re.compile(r"lldp|iblinkinfo|ibnetdiscover")
 
@@ -48,7 +50,7 @@ class Cable:
 
     def same_port(self, other: Cable) -> bool:
         """Do both name one port? Sources write it differently: ``Et5``, ``Ethernet5`` and ``swp5``; or only the switch."""
-        if _short(self.switch) != _short(other.switch):
+        if short_key(self.switch) != short_key(other.switch):
             return False
         mine, its = self.switch_port, other.switch_port
         return not mine or not its or mine == its or _NUMBERS.findall(mine) == _NUMBERS.findall(its)
@@ -94,7 +96,7 @@ def cabling(rows: Iterable[Mapping[str, Any]]) -> Cabling:
     vocabulary: dict[str, set[str]] = defaultdict(set)
     of_nic: dict[Place, list[tuple[float, Cable]]] = defaultdict(list)
     for time, cable in timed_cables:
-        vocabulary[cable.family].add(_short(cable.switch))
+        vocabulary[cable.family].add(short_key(cable.switch))
         of_nic[cable.host, cable.device].append((time, cable))
     of_port: dict[Place, list[tuple[float, Cable]]] = defaultdict(list)
     everything: list[Cable] = []
@@ -121,10 +123,6 @@ def _timed_cable(row: Mapping[str, Any]) -> tuple[float, Cable]:
 def _family(source: str) -> str:
     """The naming convention of a source: LLDP has each system's own, the fabric's description another, people a third."""
     return "lldp" if "lldp" in source else "iblinkinfo" if NEIGHBOUR_SOURCES.search(source) else "inventory"
-
-
-def _short(switch: str) -> str:
-    return switch.lower() if _NUMBERS.fullmatch(switch.replace(".", "")) else switch.lower().split(".")[0]
 
 
 def _texts(cable: Cable) -> tuple[str, ...]:
@@ -168,7 +166,7 @@ def _denies(stated: Cable, known: Cable, vocabulary: Mapping[str, set[str]]) -> 
     """
     if not stated.switch or not known.switch:
         return False
-    return stated.family == known.family or _short(stated.switch) in vocabulary[known.family]
+    return stated.family == known.family or short_key(stated.switch) in vocabulary[known.family]
 
 
 def _put_nic(found: Cabling, place: Place, spans: list[Cable]) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from ipaddress import ip_address
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from parsers.host_names import is_loopback, short_key
 from parsers.writers import JOB, LOCAL, NETWORK, UNVERIFIED, USERS
 from store.questions.authority import RELAYED
 from store.questions.writers import names_no_file
@@ -82,12 +82,12 @@ def _is_of_another(file: str, host: str, log_host_folders: Collection[str]) -> b
         return file.startswith(RELAYED)
     folder, _, name = file.rpartition("/")
     # A file of another name may be the one where a log host keeps what is sent to it, in its own name too.
-    return owner not in (host, short(host)) or _LOCAL.match(name) is None or folder in log_host_folders
+    return owner not in (host, short_key(host)) or _LOCAL.match(name) is None or folder in log_host_folders
 
 
 def is_log_hosts_own(event: Event) -> bool:
     """Of an event that is of another host (``is_of_another``): is it in the name of the host that keeps the file?"""
-    return owner_of(event.file or "") == short(event.host or "")
+    return owner_of(event.file or "") == short_key(event.host or "")
 
 
 def log_host_folder(file: str, host: str) -> str | None:
@@ -95,7 +95,7 @@ def log_host_folder(file: str, host: str) -> str | None:
     owner = owner_of(file)
     folder, _, name = file.rpartition("/")
     # A machine that is being installed has no name of its own yet.
-    if owner is None or short(host) in (owner, "localhost") or _LOCAL.match(name) is None:
+    if owner is None or short_key(host) in (owner, "localhost") or _LOCAL.match(name) is None:
         return None
     return folder
 
@@ -108,27 +108,14 @@ def owner_of(file: str) -> str | None:
         return None
     sender, colon, _ = file.partition(":/")
     if colon:
-        return short(sender)
+        return short_key(sender)
     owner = None
     for folder, below in pairwise(file.split("/")[:-1]):
         owner = below if folder in _HOST_FOLDERS else owner
-    return None if owner is None else short(owner)
-
-
-@lru_cache(maxsize=65_536)
-def short(host: str) -> str:
-    """A host's name without its domain; an address stays whole."""
-    return host.lower() if host.replace(".", "").isdigit() else host.lower().split(".")[0]
+    return None if owner is None else short_key(owner)
 
 
 def _forwards(event: Event, relays: Collection[str]) -> bool:
     """Did a relay forward it, or the log daemon of the machine that Faultline runs on?"""
     sender = str(event.entities.get("sender", ""))
-    return sender in relays or _is_loopback(sender)
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return False
+    return sender in relays or is_loopback(sender)

@@ -2,6 +2,11 @@
 
 A line over plain syslog shows who sent it only by its address. Slurm's configuration gives addresses of nodes and
 controllers, the service looks up the controllers' names, and an agent's own connection shows its node's address.
+
+The question here is who sent a line, and so what it may claim: the address is a connection's, not text of the line. What a
+name in a line means is another question, asked when rows are stored (collector/identity/hosts.py, which says how the two
+differ). Both read slurm.conf by ``parsers.node_definitions``. If two definitions share an address, its packets are the
+later one's here: they come from one machine.
 """
 
 from __future__ import annotations
@@ -13,7 +18,7 @@ from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any
 
-from parsers.hostlist import expand
+from parsers.node_definitions import addresses, defined_nodes
 from store.questions.settling import ADDRESS, ALIAS
 
 #: The site's setting: addresses and small networks that forward lines of other hosts, a controller's included.
@@ -24,8 +29,6 @@ USERS_SETTING = "syslog.users_can_write_syslog"
 SENDING_SETTING = "syslog.users_can_send_syslog"
 #: A network is listed address by address, since queries compare addresses as text.
 MOST_RELAYS = 256
-_NODE_NAME = "NodeName:"
-_ADDRESS = re.compile(r"\bNodeAddr\s*=\s*(\S+)", re.IGNORECASE)
 _CONTROLLER = re.compile(r"\s*([^\s()]+)\s*(?:\(\s*([^()\s]+)\s*\))?")
 #: ``SlurmctldHost=ctl1(10.0.0.1)``; older configurations name the machines, and their addresses, otherwise.
 CONTROLLER_SETTINGS = {"SlurmctldHost": None, "ControlMachine": "ControlAddr", "BackupController": "BackupAddr"}
@@ -94,8 +97,7 @@ def controllers(settings: Iterable[Mapping[str, Any]]) -> frozenset[str]:
 
 def configured_nodes(settings: Iterable[Mapping[str, Any]]) -> set[str]:
     """The compute nodes of slurm.conf."""
-    names = (str(row["name"]) for row in settings if str(row["name"] or "").startswith(_NODE_NAME))
-    return {node for name in names for node in expand(name.removeprefix(_NODE_NAME))}
+    return {node for row in settings for node in defined_nodes(str(row["name"] or ""))}
 
 
 def relays(overrides: Mapping[str, object] | None) -> frozenset[str]:
@@ -131,9 +133,8 @@ def _of_nodes(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             found[value] = scope[5:]
         elif scope == ALIAS:
             found[name] = value
-        elif name.startswith(_NODE_NAME) and (address := _ADDRESS.search(value)):
-            nodes, others = expand(name.removeprefix(_NODE_NAME)), expand(address[1].strip('"'))
-            found.update(zip(others, nodes, strict=False) if len(nodes) == len(others) else ())
+        else:
+            found.update((address, node) for node, address in addresses(name, value))
     return found
 
 

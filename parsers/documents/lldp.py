@@ -15,8 +15,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from parsers.documents.document import Gathered
+from parsers.host_names import short_name
 
 _MAC = re.compile(r"(?:[0-9a-f]{2}[:-]){5}[0-9a-f]{2}|[0-9a-f]{4}\.[0-9a-f]{4}\.[0-9a-f]{4}", re.IGNORECASE)
+#: An address in place of a name, or what looks like one: damaged, or a part of a longer one.
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}|[0-9a-f:]*:[0-9a-f:]+", re.IGNORECASE)
 
 #: Port names of network systems: Cumulus, SONiC (and its aliases), Arista, NX-OS, IOS, Junos, OS10, NVOS.
@@ -102,11 +104,6 @@ def unabridged(port: str) -> str:
     """``Eth1/3`` -> ``Ethernet1/3``."""
     found = _SHORTENED.fullmatch(port)
     return _SHORT[found["short"]] + found["number"] if found else port
-
-
-def without_domain(name: str) -> str:
-    """The short name of a switch, as in its syslog (docs/sources/README.md)."""
-    return name if _ADDRESS.fullmatch(name) else name.split(".")[0]
 
 
 # ------------------------------------------------------------------------------------------------------ who is speaking
@@ -204,7 +201,7 @@ def _put(gathered: Gathered, reporter: str, neighbour: Neighbour, switch: bool) 
     ends: dict[str, object] = {
         "host": name, "device": neighbour.far_port, "switch": reporter, "switch_port": unabridged(neighbour.local),
     } if switch else {
-        "host": reporter, "device": neighbour.local, "switch": without_domain(name),
+        "host": reporter, "device": neighbour.local, "switch": short_name(name),  # as in its syslog
         "switch_port": neighbour.far_port or None,
     }  # fmt: skip
     gathered.add("links", ends, neighbour.line)

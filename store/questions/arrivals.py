@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, Table, and_, func, not_, or_, select
 
+from store.boots import same_boot
 from store.functions import const, epoch, json_member, same
 from store.tables import BOOTS, LOGS, STEPS
 
@@ -59,13 +60,13 @@ def first_moment(cluster: str | None, new: Condition, table: Table) -> Select[An
 KNOWN_BOOTS = BOOTS.alias("known")
 
 
-def first_boot(cluster: str | None, new: Condition, known: Condition, least_gap_s: float) -> Select[Any]:
-    """``t``: the earliest new boot (epoch seconds) that matches no row of ``KNOWN_BOOTS`` for which the condition
-    ``known`` is true: within ``least_gap_s`` seconds it is the same boot."""
+def first_boot(cluster: str | None, new: Condition, known: Condition) -> Select[Any]:
+    """``t``: the earliest new boot (epoch seconds) that is the same as none of ``KNOWN_BOOTS`` for which the condition
+    ``known`` is true."""
     boot, before = BOOTS.c, KNOWN_BOOTS.c
     known_boots = select(const(1)).select_from(KNOWN_BOOTS).where(
         known, before.host == boot.host, same(before.cluster, boot.cluster),
-        func.abs(epoch(before.boot_time) - epoch(boot.boot_time)) <= const(least_gap_s),
+        same_boot(before.boot_time, boot.boot_time),
     )  # fmt: skip
     return select(epoch(func.min(boot.boot_time)).label("t")).where(
         and_(new, same(boot.cluster, cluster)), not_(known_boots.correlate(BOOTS).exists())

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, FromClause, and_, case, func, not_, or_, true
 
-from store.functions import among, bound_list, const, contains, group_of, json_text
+from store.functions import among, bound_list, const, contains, group_of, json_text, short_name
 from store.tables import TEXT
 
 #: Prefix of the files of lines that arrived over syslog: they are not a daemon's own file.
@@ -75,8 +75,8 @@ _ANY_FOLDER = r"^(.*)/"
 
 def _is_of_another(lines: FromClause) -> ColumnElement[bool]:
     """Is the file of a line one that was collected from another host than the one that it names?"""
-    file, host = func.coalesce(lines.c.file, const("")), func.lower(func.split_part(lines.c.host, const("."), const(1)))
-    by_agent = func.lower(func.split_part(func.split_part(file, const(":/"), const(1)), const("."), const(1)))
-    in_folder = func.lower(func.split_part(group_of(file, _FOLDER), const("."), const(1)))
+    file, host = func.coalesce(lines.c.file, const("")), func.lower(short_name(lines.c.host))
+    by_agent = func.lower(short_name(func.split_part(file, const(":/"), const(1))))
+    in_folder = func.lower(short_name(group_of(file, _FOLDER)))
     owner = case((contains(file, ":/"), by_agent), else_=in_folder)
     return and_(owner != const(""), owner != host)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from typing import Any
 
 from sqlalchemy import ColumnElement, Double, Select, and_, bindparam, cast, exists, func, not_, select
 
+from store.boots import boot_before
 from store.functions import among, const, counted, epoch, group_of, in_order, json_text, matches, one_of, same
 from store.questions.source import ALL, CLUSTER, Rows, Source
 from store.questions.writers import writer_columns
@@ -106,17 +107,17 @@ def _bonded_ports() -> Select[Any]:
     )  # fmt: skip
 
 
-def boots_again(cluster: str | None, sources: Sequence[str], least_gap_s: float, source: Source = ALL) -> Select[Any]:
-    """Boots (``t``, epoch seconds, and ``host``) from some sources, each of a host that one of them had seen in another
-    boot more than ``least_gap_s`` seconds earlier, however long ago."""
-    return source.asked(_boots_again, cluster, tuple(sources), least_gap_s)
+def boots_again(cluster: str | None, sources: Sequence[str], source: Source = ALL) -> Select[Any]:
+    """Boots (``t``, epoch seconds, and ``host``) from some sources, each of a host that one of them had seen in an earlier
+    boot, however long ago."""
+    return source.asked(_boots_again, cluster, tuple(sources))
 
 
-def _boots_again(rows: Rows, sources: Sequence[str], least_gap_s: float) -> Select[Any]:
+def _boots_again(rows: Rows, sources: Sequence[str]) -> Select[Any]:
     boots, before = rows.boots, BOOTS.alias("before")
     earlier = exists().where(
         before.c.host == boots.c.host, before.c.cluster.is_not_distinct_from(boots.c.cluster),
-        before.c.boot_time < boots.c.boot_time - timedelta(seconds=least_gap_s), one_of(before.c.source, sources),
+        boot_before(before.c.boot_time, boots.c.boot_time), one_of(before.c.source, sources),
     )  # fmt: skip
     found = (
         select(epoch(boots.c.boot_time).label("t"), boots.c.host)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -20,7 +20,7 @@ OF_RING = ("kmsg", "dmesg", "klog", "journald")
 BY_FACILITY = r"(^|/)kern(el)?[^/]*\.log[^/]*$"
 #: The kernel's clock in the format of ``printk``: seconds since boot with six decimals.
 _UPTIME = r"\[ *([0-9]+\.[0-9]{6})\]"
-#: Boot times (time less uptime) that differ by less belong to one boot: a kernel's clock drifts from the host's.
+#: The width of the groups of boot times (time less uptime) in ``clocks``: a kernel's clock drifts from the host's.
 SAME_CLOCK_S = 10.0
 
 _SINCE, _UNTIL = bindparam("kernel_since", type_=TIME), bindparam("kernel_until", type_=TIME)
@@ -42,6 +42,22 @@ def clocks(cluster: str | None, hosts: Collection[str], since: datetime, until: 
     ``boot`` (boot time in units of ``SAME_CLOCK_S``; null: no line of the group has an uptime), the number of ``lines``
     and of distinct minutes, and the ``first`` and ``last`` (epoch seconds)."""
     return _clocks().where(among(LINES.c.host, hosts)).params(cluster=cluster, kernel_since=since, kernel_until=until)
+
+
+def fits_clock(shown: float, boot: float) -> bool:
+    """Does a line that puts its host's boot there (epoch seconds) go with the clock of a group of ``clocks``, whose ``boot``
+    is ``shown``? It does in the group, and up to the width of one beside it.
+
+    Not ``store.boots.is_same_boot``, which is wider. That says whether a machine booted again; a mistake would make up a
+    reboot. This says whether the kernel can have written the line: who forges one has to know the uptime, and each second
+    that is allowed makes that easier. A mistake makes a line count less.
+    """
+    return abs(shown + 0.5 - boot / SAME_CLOCK_S) <= 1.5
+
+
+def ends_before(row: Mapping[str, Any], boot: float) -> bool:
+    """Is a group of ``clocks`` of an earlier boot, and its last line older than this one (epoch seconds)?"""
+    return bool(row["boot"] < boot / SAME_CLOCK_S and row["last"] < boot)
 
 
 def any_clock(cluster: str | None) -> Select[Any]:

@@ -22,9 +22,10 @@ import polars as pl
 from sqlalchemy import ColumnElement, FromClause, Select, and_, case, func, not_, select
 
 from parsers.formats.base import JOB_SOURCES, SLURM
+from parsers.host_names import short_name_of
 from parsers.speakers import CLAIMS
 from parsers.writers import DAEMON, DEVICE, JOB, KERNEL, LOCAL, NETWORK, ROOT, UNVERIFIED
-from store.functions import const, contains, matches, one_of
+from store.functions import const, contains, matches, one_of, short_name
 from store.line_frames import different
 from store.questions.authority import RELAYED
 from store.questions.kernel_lines import OF_RING
@@ -102,12 +103,12 @@ _ON_A_HOST = pl.col("file").str.contains(":/", literal=True)
 _OF_ANOTHER = Condition(
     lambda lines: and_(
         contains(lines.c.file, ":/"),
-        func.lower(func.split_part(func.split_part(lines.c.file, const(":/"), const(1)), const("."), const(1)))
-        != func.lower(func.split_part(lines.c.host, const("."), const(1))),
+        func.lower(short_name(func.split_part(lines.c.file, const(":/"), const(1))))
+        != func.lower(short_name(lines.c.host)),
     ),
     _ON_A_HOST
-    & pl.col("file").str.extract(r"^(.*?):/").str.extract(r"^([^.]*)").str.to_lowercase().ne(
-        pl.col("host").str.extract(r"^([^.]*)").str.to_lowercase()
+    & short_name_of(pl.col("file").str.extract(r"^(.*?):/")).str.to_lowercase().ne(
+        short_name_of(pl.col("host")).str.to_lowercase()
     ),
 )  # fmt: skip
 #: Formats with the header of syslog.

@@ -158,6 +158,9 @@ def test_a_tailed_line_is_the_same_row_over_every_output(name: str, line: str, i
          {"host": "n7", "unit": "sshd", "message": "Failed password"}),
         # An application's own JSON: names that the wire also has, with other values.
         ({"date": 1795255200.5, "log": "GET /", "status": "200", "host": "n7"}, {"host": "n7", "message": "GET /"}),
+        ({"date": 1795255200.5, "log": "GET /", "host": "N7.site"}, {"host": "N7"}),
+        ({"date": 1795255200.5, "log": "GET /", "host": "10.0.0.7:9100"}, {"host": "10.0.0.7:9100"}),
+        ({"date": 1795255200.5, "log": "GET /", "host": "::ffff:10.0.0.7"}, {"host": "::ffff:10.0.0.7"}),
         ({"date": 1795255200.5, "log": "GET /", "status": 200, "lines": 3, "raw": None}, {"message": "GET /"}),
         ({"date": 1795255200.5, "message": "saved", "document": "report.pdf"}, {"message": "saved"}),
     ],

@@ -98,6 +98,11 @@ HOSTS = {
 }
 
 
+def test_an_address_is_no_name_with_a_domain() -> None:
+    assert not Limits("racks", hosts=("10",)).stands_for("10.0.0.1", None)
+    assert Limits("racks", hosts=("10.0.*",)).stands_for("10.0.0.1", None)
+
+
 @pytest.mark.parametrize(("host", "ours"), HOSTS.values(), ids=HOSTS)
 def test_hosts_are_lists_or_patterns(host: str, ours: bool, spool: Spool) -> None:
     sent(spool, Limits("racks", hosts=("gpu[01-02]", "login*")), line(host))

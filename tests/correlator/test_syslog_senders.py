@@ -13,6 +13,7 @@ import pytest
 from _pytest.mark.structures import ParameterSet
 
 from collector.decoding import _rows
+from collector.identity.hosts import HostNames
 from collector.ingest import Ingest
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Payload, micros
@@ -262,6 +263,24 @@ def test_addresses_of_controllers_in_slurm_conf(rows: list[tuple[str, str]], exp
     settings = [{"scope": "cluster", "name": name, "value": value} for name, value in rows]
     assert senders(settings).controllers == expected
     assert set(expected.values()) <= controllers(settings)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "text", "expected"),
+    [
+        ("n[1-2]", "CPUs=4 NodeAddr=10.0.0.[1-2] NodeHostname=b[1-2]", {"10.0.0.1": "n1", "10.0.0.2": "n2"}),
+        ("n[3,1]", "NodeAddr=10.0.0.[7,9]", {"10.0.0.7": "n3", "10.0.0.9": "n1"}),
+        ("n2,n1", "NodeAddr=10.0.0.1,10.0.0.2", {"10.0.0.1": "n2", "10.0.0.2": "n1"}),
+        ("n[1-2]", "NodeAddr=10.0.0.1", {}),
+        ("DEFAULT", "NodeAddr=10.0.0.1", {}),
+    ],
+)
+def test_addresses_of_nodes_in_slurm_conf(nodes: str, text: str, expected: dict[str, str]) -> None:
+    """Slurm reads its lists in parallel, in the order in which they are written. So does what names rows."""
+    settings = [{"cluster": "c", "scope": "cluster", "name": f"NodeName:{nodes}", "value": text}]
+    assert senders(settings).nodes == expected
+    others = HostNames.of_inventory(settings, ()).others.get("c", {})
+    assert {name: node for name, node in others.items() if name.startswith("10.")} == expected
 
 
 @pytest.mark.parametrize("given", [["10.0.0.0/16"], ["relay01"], [f"10.0.{n}.0/25" for n in range(3)], 5])

@@ -121,6 +121,12 @@ def test_without_the_setting_it_is_bound_to_nothing(tmp_path: Path) -> None:
     spool.close()
 
 
+def test_one_for_an_address_stands_for_no_other_host() -> None:
+    limits = certificate_of(("10.0.0.1",)).limits
+    stands = {host: limits.stands_for(host, None) for host in ("10.0.0.1", "10", "10.9.9.9")}
+    assert stands == {"10.0.0.1": True, "10": False, "10.9.9.9": False}
+
+
 def test_the_names_of_a_certificate_count_in_any_case() -> None:
     for name in ("GPU001.site", "gpu001.site"):
         limits = certificate_of((name,)).limits

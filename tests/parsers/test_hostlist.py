@@ -7,7 +7,7 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from parsers.hostlist import expand, fold, numbers
+from parsers.hostlist import expand, fold, in_order, numbers
 
 
 @pytest.mark.parametrize(
@@ -47,6 +47,30 @@ def test_a_range_of_any_size_is_cut() -> None:
 
 def test_order_is_numeric_within_a_name() -> None:
     assert expand("n[8-11]") == ("n8", "n9", "n10", "n11")
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("n[3,1]", ("n3", "n1")),
+        ("10.0.0.[7-8,3]", ("10.0.0.7", "10.0.0.8", "10.0.0.3")),
+        ("n2,n1", ("n2", "n1")),
+        ("b[2,1],a[09-10]x", ("b2", "b1", "a09x", "a10x")),
+        ("r[2,1]n[1-2]", ("r2n1", "r2n2", "r1n1", "r1n2")),
+        ("n1", ("n1",)),
+        ("(null)", ()),
+        ("n[3-1]", ("n[3-1]",)),
+        ("n[0-99999999999999]", ("n[0-99999999999999]",)),
+        ("n[1-2],n[2-3]", ("n1", "n2", "n3")),
+    ],
+)
+def test_in_the_order_in_which_they_are_written(text: str, hosts: tuple[str, ...]) -> None:
+    assert in_order(text) == hosts
+
+
+@given(st.lists(st.text(st.sampled_from("n1,[]-02 "), max_size=6), max_size=4).map("".join))
+def test_the_order_is_all_that_differs(text: str) -> None:
+    assert sorted(in_order(text)) == sorted(expand(text))
 
 
 def test_fold() -> None:

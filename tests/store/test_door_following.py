@@ -254,7 +254,7 @@ def test_a_stretch_of_time_has_its_own_rows_and_none_without_a_time(door: Door) 
 def test_a_boot_within_a_stretch_is_one_again_by_boots_before_it(door: Door) -> None:
     door.append({"boots": pl.concat([boots(1, 5), boots(5, host="gpu02")])})
     for source in (ALL, Source(T0 + timedelta(hours=4))):
-        found = door.ask(boots_again("mini", ("scontrol_node",), 60.0, source))
+        found = door.ask(boots_again("mini", ("scontrol_node",), source))
         assert [row["host"] for row in found] == ["gpu01"]
 
 

@@ -22,7 +22,9 @@ from correlator.engine import correlate
 from correlator.gather.collected import LOG_HOST, NAMED, Spans, asked, spans_in
 from correlator.gather.events import prepared
 from correlator.live.ticker import Ticker
+from correlator.site.open_lines import owner_of
 from correlator.site.senders import Senders
+from parsers.host_names import short_key
 from parsers.record import TABLES, frame
 from parsers.speakers import CLAIMS
 from parsers.writers import (
@@ -44,8 +46,10 @@ from store import disowned, open_store
 from store.duckdb.store import DuckStore
 from store.line_frames import logs_for_storage
 from store.questions import event_lines
+from store.questions.authority import Speakers
 from store.questions.writers import (
     _RULE,
+    authority,
     authority_of_events,
     authority_of_writers,
     counted,
@@ -419,6 +423,28 @@ DECIDING: dict[str, tuple[str | None, ...]] = {
     "event": ("gpu.xid", "slurm.node_down"),
     "entities": (None, '{"sender":"10.0.0.1"}', '{"xid":79}'),
 }  # fmt: skip
+
+
+#: A collected file, the host that a line of it names, and whether that is another host than the file's.
+OF_OTHERS = [
+    ("gx01:/var/log/syslog", "gx01.site", False), ("Gx01.site:/var/log/syslog", "gx01", False), ("loghost:/var/log/syslog", "gx01", True),
+    ("10.0.0.2:/var/log/syslog", "10.0.0.1", True), ("10.0.0.1:/var/log/syslog", "10.0.0.1", False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "host", "other"), OF_OTHERS)
+def test_a_file_of_another_host(file: str, host: str, other: bool) -> None:
+    """Two addresses that begin alike are two hosts, in all three spellings of the question."""
+    row = {"format": "rfc3164", "source": "syslog", "host": host, "file": file, "event": "nic.link_down", "line": 1}
+    rows = frame("logs", [row])
+    value = NETWORK if other else LOCAL
+    assert authority_of_events(rows).to_list() == [value]
+    with DuckStore(None) as store:
+        store.add({"logs": rows})
+        counts = Speakers(hosts=[host], remote=False).count(LINES)
+        (found,) = store.ask(sa.select(authority(LINES).label("value"), counts.label("counts")))
+    assert found == {"value": value, "counts": not other}
+    assert (owner_of(file) != short_key(host)) is other
 
 
 @pytest.mark.parametrize("count", [0, 1, 5_000])

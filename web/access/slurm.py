@@ -22,6 +22,7 @@ from joserfc import jwt
 from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
+from parsers.host_names import short_name
 from web.access.addresses import is_loopback
 from web.access.gate import IdentityError
 from web.access.people import Person, Role
@@ -74,7 +75,7 @@ class SlurmUsers:
                 raise ValueError(f"{settings.jwt_key}: {len(content)} bytes are no key of HS256")
             self._key = OctKey.import_key(content)
         here = socket.gethostname()
-        names = {name.lower() for name in (*known_as, here, here.partition(".")[0], socket.getfqdn())}
+        names = {name.lower() for name in (*known_as, here, short_name(here), socket.getfqdn())}
         self.names = frozenset(name for name in names if not is_loopback(name) and not name.startswith("localhost"))
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._waiting = 0
