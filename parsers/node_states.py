@@ -134,7 +134,7 @@ def pattern_of(names: Iterable[str]) -> str:
 
 
 #: What a state says of the node's service, by precedence: the base states and flags of which one says so, and those of
-#: which none may be there. The last word is of a node about which Slurm's log says only that it is back.
+#: which none may be there.
 _KINDS: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = tuple(
     (kind, frozenset(names), frozenset(unless))
     for kind, names, unless in (
@@ -145,6 +145,7 @@ _KINDS: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = tuple(
         ("up", {"RESERVED"}, ()),  # sinfo shows a reservation in place of the state
     )
 )  # fmt: skip
+#: Slurm's log says only that a node is back.
 _BACK = ("up", r"(?i)^\s*up\s*$")
 
 
