@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import accumulate, chain
 from operator import attrgetter
 from pathlib import Path
@@ -65,6 +65,7 @@ from correlator.site.timeouts import narrow_slurmd_timeout
 from correlator.verdicts.horizon import Horizon, Horizons
 from correlator.verdicts.judge import judge
 from correlator.verdicts.verdict import Verdict
+from parsers.moments import utc
 from store import disowned as false_claims
 from store.questions import changes, job_output, job_rows
 from store.questions import inventory as inventory_rows
@@ -338,7 +339,7 @@ def _gpu_jobs(store: Asks, cluster: str | None, source: Source) -> dict[tuple[st
 
 
 def _moment(text: str | None) -> datetime | None:
-    return None if text is None else datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
+    return None if text is None else utc(datetime.fromisoformat(text))
 
 
 #: What ``write`` keeps as facts, if there is nothing to keep.

@@ -16,6 +16,7 @@ import typer
 from faultline import backup_command, plan, store_command
 from faultline.failure import CommandError
 from faultline.meant import meant
+from parsers.moments import utc
 
 app = typer.Typer(
     name="faultline", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
@@ -121,7 +122,7 @@ def moment(text: str | None) -> datetime | None:
         found = datetime.fromisoformat(text)
     except ValueError as error:
         raise CommandError(f"{text!r} is not a time; use 2026-11-21T00:30:00Z, or an age such as 24h") from error
-    return found.astimezone(UTC).replace(tzinfo=None) if found.tzinfo else found
+    return utc(found)
 
 
 def choice(value: str, allowed: tuple[str, ...], option: str = "--format") -> str:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import polars as pl
 
 from parsers import regexes
+from parsers.moments import utc
 from parsers.record import Origin
 from parsers.zones import is_utc, to_utc, to_wall
 
@@ -47,7 +48,7 @@ ZONES = {
 def reference_of(origin: Origin) -> datetime:
     """The time (naive UTC) for inferring years and boots: the origin's, else the time of receipt, else now."""
     moment = origin.reference or origin.received or datetime.now(UTC).replace(tzinfo=None)
-    return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
+    return utc(moment)
 
 
 def _offset_us(zone: pl.Expr) -> pl.Expr:
@@ -224,8 +225,7 @@ def uptime(seconds: pl.Series, origin: Origin) -> pl.Series:
     micros = (seconds * 1_000_000).round(0).cast(pl.Int64, strict=False)
     times = pl.Series([None], dtype=pl.Datetime("us")).new_from_index(0, len(seconds))
     for boot in sorted(origin.boots, reverse=True):
-        moment = boot.astimezone(UTC).replace(tzinfo=None) if boot.tzinfo else boot
-        epoch = int((moment - datetime(1970, 1, 1)) / timedelta(microseconds=1))
+        epoch = int((utc(boot) - datetime(1970, 1, 1)) / timedelta(microseconds=1))
         guess = (micros + epoch).cast(pl.Datetime("us"))
         times = guess.zip_with(times.is_null() & (guess <= limit).fill_null(False), times)
     return times

@@ -27,7 +27,10 @@ def later(moment: datetime, by: timedelta) -> datetime:
 def utc(moment: datetime) -> datetime:
     """A time with a zone as naive UTC; one without is UTC already."""
     offset = moment.utcoffset()
-    return moment if offset is None else later(moment.replace(tzinfo=None), -offset)
+    if offset is None:
+        return moment
+    naive = moment.replace(tzinfo=None, fold=0)
+    return later(naive, -offset) if offset else naive
 
 
 def rfc3339(moment: datetime) -> str:

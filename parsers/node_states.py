@@ -131,3 +131,45 @@ def pattern_of(names: Iterable[str]) -> str:
     wanted = frozenset(names)
     words = sorted((word for word, name in WORDS.items() if name in wanted), key=lambda word: (-len(word), word))
     return rf"(?i)(^|[^A-Z_])({'|'.join(words)})($|[^A-Z_])"
+
+
+#: What a state says of the node's service, by precedence: the base states and flags of which one says so, and those of
+#: which none may be there.
+_KINDS: tuple[tuple[str, frozenset[str], frozenset[str]], ...] = tuple(
+    (kind, frozenset(names), frozenset(unless))
+    for kind, names, unless in (
+        ("down", {"DOWN", "ERROR"}, ()), ("failed", {"FAIL", "INVALID_REG"}, ()), ("silent", {"NOT_RESPONDING"}, ()),
+        ("drain", {"DRAIN", "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED"}, ()), ("off", POWER_FLAGS, ()),
+        ("busy", {"ALLOCATED", "MIXED"}, ()), ("idle", {"IDLE"}, ()),
+        ("busy", {"COMPLETING"}, {"UNKNOWN", "FUTURE"}),
+        ("up", {"RESERVED"}, ()),  # sinfo shows a reservation in place of the state
+    )
+)  # fmt: skip
+#: Slurm's log says only that a node is back.
+_BACK = ("up", r"(?i)^\s*up\s*$")
+
+
+@lru_cache(maxsize=4096)
+def kind_of_state(text: str) -> str:
+    """What a node's state says of its service: down, failed (FAIL, or registered with other hardware than configured),
+    silent, drain (in maintenance or to be restarted as well), off (to save power), busy, idle, up or unknown."""
+    state = node_state(text)
+    names = state.flags | {state.base}
+    found = (kind for kind, some, unless in _KINDS if not names.isdisjoint(some) and names.isdisjoint(unless))
+    return next(found, _BACK[0] if re.match(_BACK[1], text) else "unknown")
+
+
+def kind_patterns() -> list[tuple[str, str, str]]:
+    """``kind_of_state`` as regular expressions (RE2): (kind, pattern, a pattern that must not match or ""); the first that
+    fits decides, and without one the kind is unknown."""
+    return [(kind, _pattern(some), _pattern(unless) if unless else "") for kind, some, unless in _KINDS] + [
+        (*_BACK, "")
+    ]
+
+
+def _pattern(names: frozenset[str]) -> str:
+    """``pattern_of`` with suffixes; a plus joins words inside a text."""
+    marks = [mark for mark, flag in SUFFIXES.items() if flag in names]
+    anywhere = re.escape("".join(mark for mark in marks if mark not in "+-"))
+    last = [rf"[{re.escape(mark)}]\s*$" for mark in marks if mark in "+-"]
+    return "|".join([pattern_of(names), *([f"[{anywhere}]"] if anywhere else []), *last])

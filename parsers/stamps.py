@@ -5,7 +5,7 @@ Same results as :mod:`parsers.clock`, which reads every spelling; anything unusu
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from parsers.clock import AHEAD, BOOT_AHEAD, reference_of
 from parsers.compiled import part
 from parsers.head import INFERRED, RECEIVED, WRITTEN, Row
 from parsers.lines import Array
+from parsers.moments import utc
 from parsers.record import Origin
 from parsers.scan import (
     BLANK,
@@ -81,8 +82,7 @@ def clock_of(origin: Origin) -> Clock:
 
 
 def _microseconds(moment: datetime) -> int:
-    naive = moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
-    return (naive - _EPOCH) // timedelta(microseconds=1)
+    return (utc(moment) - _EPOCH) // timedelta(microseconds=1)
 
 
 @lru_cache(maxsize=64)

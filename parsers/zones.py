@@ -14,6 +14,8 @@ from zoneinfo import ZoneInfo
 
 import polars as pl
 
+from parsers.moments import utc
+
 UTC_ZONE = ZoneInfo("UTC")
 _UTC = ("UTC", "Etc/UTC", "GMT", "Z", "Zulu")
 
@@ -38,8 +40,8 @@ def is_utc(name: str) -> bool:
 
 
 def utc_of(wall: datetime, zone: ZoneInfo) -> datetime:
-    """A wall clock time of a zone as UTC. Raises ``OverflowError`` at the edges of the calendar."""
-    return wall.replace(tzinfo=zone, fold=0).astimezone(UTC).replace(tzinfo=None)
+    """A wall clock time of a zone as UTC, clamped to the calendar."""
+    return utc(wall.replace(tzinfo=zone, fold=0))
 
 
 def wall_of(moment: datetime, zone: ZoneInfo) -> datetime:

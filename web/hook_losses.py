@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
+from parsers.moments import utc
 from store.errors import NoSuchTable
 from store.questions import hook_losses
 from web.reading import Reader, Row
@@ -54,7 +55,7 @@ def others_brought(read: Reader, run: Row) -> Any:
 def _moment(text: Any) -> datetime | None:
     """An agent's RFC 3339 time in naive UTC."""
     try:
-        return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
+        return utc(datetime.fromisoformat(text))
     except (TypeError, ValueError):
         return None
 

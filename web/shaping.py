@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from correlator.model import subjects
 from parsers.job_states import Phase, in_phase
-from parsers.node_states import node_state
+from parsers.node_states import kind_of_state
 from parsers.writers import in_words
 from web.timerange import parse_time, rfc3339
 from web.zones import local, name_at
@@ -241,21 +241,8 @@ def open_rival(item: Mapping[str, Any]) -> bool:
 def state_kind(state: str) -> str:
     """What a node's state, as Slurm writes it, is drawn as: down, silent, drain, off, busy, idle, up or unknown; being out of
     service takes precedence. A state that Slurm itself does not know is neither idle nor busy."""
-    known = node_state(state)
-    if known.is_broken:
-        return "down"
-    if known.is_silent:
-        return "silent"
-    if known.is_draining or known.is_in_maintenance or known.is_rebooting:
-        return "drain"
-    if not known.is_powered:
-        return "off"
-    if known.is_busy:
-        return "busy"
-    if known.base == "IDLE":
-        return "idle"
-    # Slurm's log says only that a node is back, and sinfo shows a reservation in place of the state.
-    return "up" if state.strip().upper() == "UP" or known.is_reserved else "unknown"
+    kind = kind_of_state(state)
+    return "down" if kind == "failed" else kind
 
 
 def document(text: object) -> dict[str, Any]:

@@ -7,8 +7,10 @@ offset is believed if the host's own time daemon reported it, or if two independ
 (``offsets.py``); what remains is the clock's offset.
 
 This is the package's only entry point: ``accounting_time_in`` finds the zones of accounting, ``compared`` (all events)
-or ``compared_further`` (those of a tick) finds which clocks and zones were off, ``Clocks.corrected`` moves events and
-``AccountingTime.corrected`` moves rows about jobs. ``collector.event_time`` and ``parsers.clock`` define the time of a
+or ``compared_further`` (those of a tick) finds which clocks and zones were off. ``Clocks.corrected`` moves events,
+``AccountingTime.corrected`` (zones) and ``rows_in_true_time`` (slurmctld's clock) move rows about jobs, and ``moved_to``
+moves outages. Times of other rows are corrected with ``clock_ahead`` (clocks), ``ahead`` and ``Zones.ahead_in_output``
+(zones), and ``still_ahead`` (both). ``Event.written_at`` is the time before all that. ``collector.event_time`` and ``parsers.clock`` define the time of a
 line on arrival.
 """
 
@@ -32,8 +34,10 @@ from correlator.clocks.accounting_zones import (
 )
 from correlator.clocks.accounting_zones import accounting_time as accounting_time_in
 from correlator.clocks.arrivals import arrived_early
-from correlator.clocks.offset import Offset
+from correlator.clocks.controller_clock import rows_in_true_time, shared_with_accounting
+from correlator.clocks.offset import Offset, clock_ahead, still_ahead
 from correlator.clocks.offsets import NO_ZONES, Zones, ahead, correct, without_stamp, zones_further, zones_in
+from correlator.clocks.outages import CLOCK_OFF_S, moved_to, strays
 from correlator.clocks.pairs import compared_by_kind, launches, signs
 from correlator.clocks.signs import (
     AGREE_S,
@@ -218,8 +222,9 @@ def _until(moment: float, found: Iterable[Offset]) -> list[Offset]:
 
 def as_shown(event: Event) -> Event:
     """The event at the time that its host's clock showed."""
-    off = event.clock_offset
-    return replace(event, time=event.time + off, last=event.last + off, clock_offset=0.0) if off else event
+    if not event.clock_offset:
+        return event
+    return replace(event, time=event.written_at, last=event.last_written_at, clock_offset=0.0)
 
 
 def _stretches(host: str, host_signs: list[Sign]) -> list[Offset]:
@@ -282,6 +287,7 @@ def _between(times: list[float], low: float, high: float) -> bool:
 
 __all__ = [
     "ACCOUNTING_SOURCES",
+    "CLOCK_OFF_S",
     "ENDS_S",
     "NOTHING",
     "NOTICEABLE_S",
@@ -300,11 +306,17 @@ __all__ = [
     "accounting_time_in",
     "ahead",
     "arrived_early",
+    "clock_ahead",
     "compared",
     "compared_further",
     "correct",
     "hours_off",
+    "moved_to",
     "node_failures",
     "offsets",
+    "rows_in_true_time",
+    "shared_with_accounting",
+    "still_ahead",
+    "strays",
     "without_stamp",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -28,3 +29,19 @@ class Offset:
         """Does it apply to a timestamp? ``inferred``: it names no zone; ``slurm``: it is slurmd's."""
         ours = not self.of or (self.of == "slurm") == slurm
         return ours and self.start <= time <= self.end and (inferred or not self.inferred)
+
+
+def clock_ahead(found: Iterable[Offset], time: float) -> float:
+    """How far a clock was ahead that showed ``time``, seconds; 0 if it was right. ``found``: the offsets of its host.
+
+    For times that have no zone of their own: those of zones do not apply.
+    """
+    return next((o.seconds for o in found if not o.zone and o.start <= time <= o.end), 0.0)
+
+
+def still_ahead(found: Iterable[Offset], since: Mapping[str, float]) -> dict[str, float]:
+    """By host, how far its timestamps were ahead when it showed the moment of ``since`` or later, zones included.
+
+    The last offset counts: it holds on for lines that have not come yet.
+    """
+    return {o.host: o.seconds for o in found if o.host in since and o.end >= since[o.host]}

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from correlator.facts.world import World
 from correlator.gather.kernel_copies import Copies, is_own
-from correlator.gather.kernel_lines import DENIED, OF_USER, REFUTED, written
+from correlator.gather.kernel_lines import DENIED, OF_USER, REFUTED
 from correlator.gather.presence import MARGIN_S, user_there_between
 from correlator.gather.standing import OUTPUT, Controllers
 from correlator.gather.uncounted import OPEN
@@ -189,7 +189,7 @@ def _sent_by_others(world: World, sent: Sequence[Event], believed: Controllers) 
     speaking = _speaking(world, sent, hosts, believed)
     true = _true(world, sent)
     for event in sent:
-        quarter = int(written(event) // QUARTER_S)
+        quarter = int(event.written_at // QUARTER_S)
         if (event.host, quarter) not in speaking and (event.host, quarter - 1) not in speaking:
             continue
         key = (event.host, event.kind, event.device)
@@ -212,14 +212,14 @@ def _speaking(
     for event in world.events:
         address = _sender(event) if event.host in hosts else None
         if address is not None and event.host in (known.nodes.get(address), known.controllers.get(address)):
-            found.add((event.host, int(written(event) // QUARTER_S)))
+            found.add((event.host, int(event.written_at // QUARTER_S)))
     return found | _in_own_files(sent, hosts, world.line_copies)
 
 
 def _in_own_files(sent: Sequence[Event], hosts: Collection[str], copies: Copies | None) -> set[tuple[str | None, int]]:
     if copies is None:
         return set()
-    quarters = {int(written(e) // QUARTER_S) for e in sent}
+    quarters = {int(e.written_at // QUARTER_S) for e in sent}
     since, until = (min(quarters) - 1) * QUARTER_S, (max(quarters) + 1) * QUARTER_S
     files = {row["file"] for row in copies.files_of(hosts, since, until) if is_own(row["file"], row["host"])}
     if not files:

@@ -11,8 +11,9 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import TypedDict
 
+from correlator.clocks.clocks import CLOCK_OFF_S, strays
 from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE, SwitchOutage
-from correlator.facts.links.together import CLOCK_OFF_S, TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
+from correlator.facts.links.together import TOGETHER_S, UNCABLED_MIN, in_time_with, together
 from correlator.facts.nodes.kinds import (
     FRESH_BOOT_S,
     NODE_DEAD,

@@ -11,7 +11,7 @@ from itertools import chain, islice
 from operator import attrgetter
 from typing import Any
 
-from correlator.clocks.clocks import ENDS_S, NOTICEABLE_S, AccountingTime, Offset, arrived_early
+from correlator.clocks.clocks import ENDS_S, NOTICEABLE_S, AccountingTime, Offset, arrived_early, clock_ahead
 from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
 from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed, is_of_interest
@@ -276,9 +276,7 @@ class World:
         """``spoke`` in true time: corrects clocks known to be off; telemetry.py corrects zones."""
         if host not in self._spoke:
             times, off = self.spoke(host), [o for o in self.clocks if o.host == host and not o.zone]
-            self._spoke[host] = times if not off else sorted(
-                t - next((o.seconds for o in off if o.start <= t <= o.end), 0.0) for t in times
-            )  # fmt: skip
+            self._spoke[host] = sorted(t - clock_ahead(off, t) for t in times) if off else times
         return self._spoke[host]
 
     def output_of(self, run: Run) -> Output:

@@ -32,7 +32,6 @@ from correlator.gather.kernel_lines import (
     UNCONFIRMED,
     UNHELD,
     moments,
-    written,
 )
 from correlator.model.nouns import Event
 from correlator.site.open_lines import owner_of
@@ -172,8 +171,8 @@ def _of_users(named: Sequence[Event], copies: Copies) -> dict[str, Disproof]:
     if not named:
         return {}
     hosts = {e.host for e in named if e.host}
-    since = min(map(written, named)) - _NEAR_S
-    until = max(e.last + e.clock_offset for e in named) + _NEAR_S
+    since = min(e.written_at for e in named) - _NEAR_S
+    until = max(e.last_written_at for e in named) + _NEAR_S
     by_text: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in copies.of_programs(hosts, since, until):
         by_text[(row["host"], row["message"])].append(row)
@@ -185,7 +184,7 @@ def _of_users(named: Sequence[Event], copies: Copies) -> dict[str, Disproof]:
         lines[(row["host"], row["event"])].append(row)
     found = {}
     for event in asked:
-        low, high = written(event) - _NEAR_S, event.last + event.clock_offset + _NEAR_S
+        low, high = event.written_at - _NEAR_S, event.last_written_at + _NEAR_S
         ours = [row for row in lines[(event.host or "", event.kind)] if low <= row["t"] <= high]
         copy = _all_copied(ours, by_text)
         if copy is not None:
@@ -237,7 +236,7 @@ def _unheld(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Copie
     if not strange:
         return {}
     files = {file for of_host in general.values() for file in of_host}
-    places = {(e.host, _quarter(written(e)) + n) for e in strange if e.host for n in (-1, 0, 1)}
+    places = {(e.host, _quarter(e.written_at) + n) for e in strange if e.host for n in (-1, 0, 1)}
     spans: dict[tuple[str, str], list[tuple[float, float]]] = defaultdict(list)
     for row in copies.spans(files, places):
         spans[(row["host"], row["file"])].append((row["first"], row["last"]))
@@ -246,7 +245,7 @@ def _unheld(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Copie
     covering = {
         e.id: file for e in strange
         if (file := _covering(e, general[e.host or ""], spans, boots.get(e.host or "", ()))) is not None
-        and not _near(reported.get((e.host, e.kind, e.device), ()), written(e))
+        and not _near(reported.get((e.host, e.kind, e.device), ()), e.written_at)
     }  # fmt: skip
     strange = [e for e in strange if e.id in covering]
     if not strange:
@@ -254,7 +253,7 @@ def _unheld(doubtful: Sequence[Event], of_kernel: Iterable[Event], copies: Copie
     texts: dict[tuple[str, str], list[float]] = defaultdict(list)
     for row in copies.held(files, {e.message for e in strange}):
         texts[(row["host"], row["message"])].append(row["t"])
-    strange = [e for e in strange if not _near(texts.get((e.host or "", e.message), ()), written(e))]
+    strange = [e for e in strange if not _near(texts.get((e.host or "", e.message), ()), e.written_at)]
     return _by_habit(strange, covering, files, copies) if strange else {}
 
 
@@ -262,13 +261,13 @@ def _by_habit(
     strange: Sequence[Event], covering: Mapping[str, str], files: Collection[str], copies: Copies
 ) -> dict[str, Disproof]:
     """How much the silence of the files in ``covering`` counts, by what else of these kernels they hold."""
-    since = (min(_day(written(e)) for e in strange) - HABIT_DAYS) * questions.DAY_S
+    since = (min(_day(e.written_at) for e in strange) - HABIT_DAYS) * questions.DAY_S
     habits: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in copies.passed({e.host for e in strange if e.host}, files, since, max(map(written, strange))):
+    for row in copies.passed({e.host for e in strange if e.host}, files, since, max(e.written_at for e in strange)):
         habits[row["host"]].append(row)
     found = {}
     for event in strange:
-        at, rank = written(event), _rank(event.severity)
+        at, rank = event.written_at, _rank(event.severity)
         before = [row for row in habits[event.host or ""] if _day(at) - HABIT_DAYS <= row["day"] <= _day(at)]
         # One that mattered less passed: so must this one. One that mattered more did not: then this one need not.
         both = any(_was(row["both"], at) and _compared(row, rank) >= 0 for row in before)
@@ -294,7 +293,7 @@ def _compared(row: Mapping[str, Any], rank: int | None) -> int:
 
 def _general_files(strange: Sequence[Event], copies: Copies) -> dict[str, list[str]]:
     """The own files of each host that get the kernel's lines unless a syslog daemon is configured otherwise."""
-    since, until = min(map(written, strange)) - BEFORE_S, max(map(written, strange)) + AFTER_S
+    since, until = min(e.written_at for e in strange) - BEFORE_S, max(e.written_at for e in strange) + AFTER_S
     found: dict[str, list[str]] = defaultdict(list)
     for row in copies.files_of({e.host for e in strange if e.host}, since, until):
         if is_own_system_log(row["file"], row["host"]):
@@ -309,7 +308,7 @@ def _covering(
     boots: Sequence[float],
 ) -> str | None:
     """The own file of the host that must have the event's line; None if there is none."""
-    at, found = written(event), []
+    at, found = event.written_at, []
     for file in sorted(files):
         ours = spans.get((event.host or "", file), ())
         before = max((min(last, at) for first, last in ours if first < at), default=None)
@@ -334,7 +333,7 @@ def _reported(of_kernel: Iterable[Event]) -> dict[tuple[str | None, str, str | N
     found: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
     for event in of_kernel:
         if event.known_by != NAME and _in_own_file(event):
-            found[(event.host, event.kind, event.device)].append(written(event))
+            found[(event.host, event.kind, event.device)].append(event.written_at)
     return {key: sorted(times) for key, times in found.items()}
 
 
@@ -342,7 +341,7 @@ def _boots(of_kernel: Iterable[Event]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = defaultdict(list)
     for event in of_kernel:
         if event.kind == "kernel.boot" and event.host:
-            found[event.host].append(written(event))
+            found[event.host].append(event.written_at)
     return found
 
 

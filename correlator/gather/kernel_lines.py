@@ -165,7 +165,7 @@ def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
     hosts = {e.host for e in doubtful if e.host}
     by_host: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
     if hosts:
-        times = [written(e) for e in doubtful]
+        times = [e.written_at for e in doubtful]
         for row in clocks(hosts, min(times) - HABIT_S, max(times) + AHEAD_S):
             by_host[row["host"]].append(row)
     return {e.id: _standing(e, by_host.get(e.host or "", ())) for e in doubtful}
@@ -185,11 +185,6 @@ def _supported(claimed: Iterable[Event], reported: Iterable[float]) -> Iterator[
             yield event
 
 
-def written(event: Event) -> float:
-    """The moment that its timestamp showed."""
-    return event.time + event.clock_offset
-
-
 def _by_itself(event: Event) -> str:
     """The evidence against an event that no clock of its host speaks against."""
     if event.known_by == FACILITY:
@@ -202,7 +197,7 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     uptime = event.entities.get("uptime_s")
     if not rows:
         return _by_itself(event)
-    at = written(event)
+    at = event.written_at
     before = [r for r in rows if r["first"] < at - MINUTE_S]
     stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
     missing = any(r["of_ring"] and r["last"] > at + MINUTE_S / 2 for r in before)

@@ -15,9 +15,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import polars as pl
 
-from correlator.clocks.clocks import TRUE_ACCOUNTING_TIME, AccountingTime, Clocks, Offset
+from correlator.clocks.clocks import (
+    TRUE_ACCOUNTING_TIME,
+    AccountingTime,
+    Clocks,
+    Offset,
+    rows_in_true_time,
+    shared_with_accounting,
+)
 from correlator.gather.contradictions import contradictions
-from correlator.gather.controller_clock import in_true_time, shared_with_accounting
 from correlator.gather.grouping import RANK, grouped, order
 from correlator.gather.of_runs import Witnesses
 from correlator.gather.ownership import dispute
@@ -70,7 +76,7 @@ def gather(
     table = store.ask_frame(job_rows.job_rows(cluster), many=True)
     table, steps = known.corrected(table), known.corrected_steps(steps, table)
     if moved is not None:
-        table, steps = in_true_time(table, steps, events, moved)
+        table, steps = rows_in_true_time(table, steps, events, moved)
     return of_table(table, steps, events, witnesses=witnesses)
 
 
@@ -117,7 +123,7 @@ def gather_some(
     events = [e for e in events if e.job_id in rows.jobs]
     if moved is None:
         return of_table(rows.table, rows.steps, events, prepared, witnesses)
-    return of_table(*in_true_time(rows.table, rows.steps, events, moved), events, EMPTY, witnesses)
+    return of_table(*rows_in_true_time(rows.table, rows.steps, events, moved), events, EMPTY, witnesses)
 
 
 def of_table(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from correlator.conclusions import Conclusions
 from correlator.engine import clusters_of, conclude_cluster, load_edges
 from correlator.learning.stated import StatedCause, stated_cause
+from parsers.moments import utc
 
 if TYPE_CHECKING:
     from store.door import Door
@@ -68,7 +69,7 @@ def compare(
 def _inside(start: str | None, end: str | None, since: datetime | None, until: datetime | None) -> bool:
     if start is None or end is None:
         return since is None and until is None
-    first, last = (datetime.fromisoformat(t).astimezone(UTC).replace(tzinfo=None) for t in (start, end))
+    first, last = (utc(datetime.fromisoformat(t)) for t in (start, end))
     return (until is None or first < until) and (since is None or last >= since)
 
 

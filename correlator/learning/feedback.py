@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.evidence.calibration import expected_error
 from correlator.model.kinds import CATEGORIES
+from parsers.moments import utc
 from store import run_names
 from store.errors import NoSuchTable
 from store.questions import kept
@@ -67,7 +68,7 @@ def give(store: Door, run_key: str, answer: Answer, now: datetime | None = None)
         raise FeedbackError(f"run {run_key}: it has no verdict to answer; see 'faultline incidents'")
     verdict = json.loads(run["document"])
     root = verdict.get("root_cause") or {}
-    moment = (now or datetime.now(UTC)).astimezone(UTC).replace(tzinfo=None)
+    moment = utc(now or datetime.now(UTC))
     name = hashlib.blake2s(repr((run_key, answer, moment)).encode(), digest_size=6).hexdigest()
     row = {
         "feedback_id": f"F-{name}", "cluster": run["cluster"], "run_key": run["own_key"], "incident_id": verdict["incident_id"],

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from correlator.clocks.clocks import still_ahead
 from correlator.facts.registry import kind_of
 from correlator.gather.telemetry import last_spoke
 from correlator.live.frozen import whole
@@ -58,7 +59,7 @@ def silent_in(store: Asks, known: Conclusions) -> Silent:
     """A function that finds the silent hosts in a cluster's stored log lines, in true time."""
 
     def silent(since: Mapping[str, float]) -> frozenset[str]:
-        off = {o.host: o.seconds for o in known.clocks.offsets if o.host in since and o.end >= since[o.host]}
+        off = still_ahead(known.clocks.offsets, since)
         low = min(since.values()) - LOGGED_WITHIN_S - known.clocks.furthest
         last = last_spoke(store, known.cluster, since.keys(), low)
         logging_hosts = known.reporting_hosts | last.keys()

@@ -33,6 +33,7 @@ from correlator.live.reach import longest_window, untouched_until
 from correlator.live.state import LiveConclusions, Touched, index_of, stored
 from correlator.live.window import Window
 from correlator.site.interfaces import remember
+from parsers.moments import utc
 from store.changes import growth
 from store.questions.conclusions import incident_ids
 
@@ -329,7 +330,7 @@ def nothing_behind(known: LiveConclusions) -> Recalled:
 
 
 def _naive(now: datetime | None) -> datetime:
-    return (now or datetime.now(UTC)).astimezone(UTC).replace(tzinfo=None)
+    return utc(now or datetime.now(UTC))
 
 
 __all__ = ["INPUTS", "TickReport", "Ticker"]

@@ -54,6 +54,16 @@ class Event(Packable):
     known_by: str = ""
     authority: str = ""
 
+    @property
+    def written_at(self) -> float:
+        """The moment that its timestamp showed: ``time`` by its host's clock."""
+        return self.time + self.clock_offset
+
+    @property
+    def last_written_at(self) -> float:
+        """``last`` by its host's clock."""
+        return self.last + self.clock_offset
+
 
 class _PackedEvent(Event):
     __slots__ = ()

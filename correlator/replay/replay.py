@@ -18,6 +18,7 @@ from correlator.engine import result
 from correlator.live.ticker import TIMELESS, Ticker
 from correlator.replay.arrivals import ARRIVAL, assumed, few, until, with_arrivals
 from correlator.replay.neighbourhood import Neighbourhood
+from parsers.moments import utc
 from store import open_store
 
 Document = dict[str, Any]
@@ -173,7 +174,7 @@ def _picked(document: Mapping[str, Any] | None, names: Iterable[str]) -> Documen
 
 
 def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
+    return utc(datetime.fromisoformat(text))
 
 
 def _text(moment: datetime) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import lru_cache
 
 from parsers.hostlist import expand
+from parsers.moments import LATEST, utc
 from parsers.zones import UTC_ZONE, find, utc_of
 
 _EMPTY = frozenset({"", "unknown", "none", "n/a", "(null)", "null", "invalid"})
@@ -47,11 +48,10 @@ def local_time(text: str | None, timezone: str = "UTC") -> datetime | None:
         return epoch_time(float(value))
     try:
         moment = datetime.fromisoformat(value)
-        zone = find(timezone) or UTC_ZONE
-        moment = utc_of(moment, zone) if moment.tzinfo is None else moment.astimezone(UTC).replace(tzinfo=None)
-    except (ValueError, OverflowError):
+    except ValueError:
         return None
-    return moment if moment.year > 1970 else None
+    moment = utc_of(moment, find(timezone) or UTC_ZONE) if moment.tzinfo is None else utc(moment)
+    return moment if moment.year > 1970 and moment < LATEST else None  # clamped: no time of Slurm's
 
 
 def epoch_time(seconds: float | int | None) -> datetime | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+
+from parsers.moments import utc
 
 STRING = r"""[hH]?(?:@"(?:[^"]|"")*"|@'(?:[^']|'')*'|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'|```[\s\S]*?```|~~~[\s\S]*?~~~)"""
 #: An unclosed string, up to where it could have ended. A search for strings in a whole text includes these: otherwise
@@ -135,8 +137,7 @@ def parse_datetime(text: str) -> datetime | None:
 
 def format_datetime(value: datetime) -> str:
     """RFC 3339 in UTC with Z, as in the API's answers."""
-    if value.tzinfo:
-        value = value.astimezone(UTC).replace(tzinfo=None)
+    value = utc(value)
     return value.strftime("%Y-%m-%dT%H:%M:%S.%f") + "Z" if value.year >= 1000 else value.isoformat() + "Z"
 
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
+from parsers.moments import utc
+
 _EPOCH = datetime(1970, 1, 1)
 #: isinstance() reads the class, and shifting reads the moment: neither depends on the value.
 _SILENT = frozenset(("__class__", "moment"))
@@ -23,8 +25,7 @@ class Moment:
     """
 
     def __init__(self, at: datetime | None = None, *, may_move: bool = False) -> None:
-        at = at or datetime.now(UTC)
-        self.at = at.astimezone(UTC).replace(tzinfo=None) if at.tzinfo else at
+        self.at = utc(at or datetime.now(UTC))
         self._may_move = may_move
         self.asked = False
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from queries.kql import official, statements
 from queries.kql.engines import engines
-from queries.kql.functions import hostlists
+from queries.kql.functions import hostlists, slurm_states
 from queries.kql.functions.declaration import Function, Kind
 from queries.kql.functions.registry import SUBJECTS, registry
 from queries.kql.grammar import LIST_WORDS, MATCH_WORDS
@@ -139,7 +139,7 @@ data is read.
 ## Extensions
 
 Kusto does not have these: the operators {_names(NOUNS)}, the functions {_names(f.name for f in hostlists.FUNCTIONS)} for Slurm's
-hostlists, and the row function `session_gap`. `docs/queries.md` explains each.
+hostlists and {_names(f.name for f in slurm_states.FUNCTIONS)} for its states, and the row function `session_gap`. `docs/queries.md` explains each.
 
 ## String operators
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ast
 import random
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from correlator.clocks.clocks import Known, correct, offsets
+from correlator.clocks.clocks import Known, as_shown, correct, offsets
 from correlator.site.senders import Senders
 from parsers.writers import DAEMON, LOCAL, NETWORK, UNVERIFIED
 from tests.correlator.making import T0, event
+from tests.syntax_trees import nodes_of
 
+ROOT = Path(__file__).resolve().parents[2]
 HOSTS = [f"n{i}" for i in range(4)]
 
 
@@ -29,6 +33,26 @@ def test_a_clock_that_two_launches_agree_on_is_corrected():
     xid = event("gpu.xid", 150 - 240, "n2", "NVRM: Xid", xid=79)
     moved = next(e for e in correct([*events, xid], found) if e.kind == "gpu.xid")
     assert abs(moved.time - (T0 + 150)) < 1.0 and abs(moved.clock_offset + 240) < 1.0
+    assert (
+        (moved.written_at, moved.last_written_at)
+        == (xid.time, xid.last)
+        == (as_shown(moved).time, as_shown(moved).last)
+    )
+
+
+def test_nothing_else_reckons_with_the_offset_of_an_event():
+    """Only the room of clocks moves times; others read ``Event.written_at``."""
+    homes = {ROOT / "correlator" / "model" / "nouns.py", *(ROOT / "correlator" / "clocks").glob("*.py")}
+    sources = [path for room in ("correlator", "queries", "web", "faultline") for path in (ROOT / room).rglob("*.py")]
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for path in sources
+        if path not in homes and "clock_offset" in path.read_text("utf-8")
+        for node in nodes_of(path)
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub)
+        and any(isinstance(side, ast.Attribute) and side.attr == "clock_offset" for side in (node.left, node.right))
+    ]  # fmt: skip
+    assert len(sources) > 400 and not found
 
 
 def test_one_odd_launch_is_no_clock():

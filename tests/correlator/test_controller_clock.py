@@ -9,8 +9,8 @@ from typing import Any
 import polars as pl
 import pytest
 
+from correlator.clocks.clocks import rows_in_true_time
 from correlator.clocks.offset import Offset
-from correlator.gather.controller_clock import in_true_time
 from correlator.model.moments import moment_of
 from parsers.record import TABLES
 from tests.correlator.making import T0, event
@@ -47,7 +47,7 @@ def allocated(job: int, shown: float, ahead: float = AHEAD_S, source: str = "slu
 def test_a_row_moves_with_the_line_about_its_start(one: dict[str, Any], line: Any, by: float) -> None:
     schema = {name: TABLES["jobs"][name] for name in one}
     step = {"job_id": 7, "submit": None, "start": moment_of(T0 + 110.0), "end": moment_of(T0 + 200.0)}
-    table, (moved,) = in_true_time(pl.DataFrame([one], schema=schema), [step], [line])
+    table, (moved,) = rows_in_true_time(pl.DataFrame([one], schema=schema), [step], [line])
     for name in ("submit", "start", "end"):
         expected = None if one[name] is None else one[name] - timedelta(seconds=by)
         assert table[name][0] == expected
@@ -58,7 +58,7 @@ def test_each_run_of_a_job_moves_as_its_own_line_did() -> None:
     """The clock was set right between the two."""
     rows = [row(7, "sacct", 100.0, 200.0), row(7, "sacct", 900.0, 1000.0)]
     table = pl.DataFrame(rows, schema={name: TABLES["jobs"][name] for name in rows[0]})
-    moved, _ = in_true_time(table, [], [allocated(7, 100.2), allocated(7, 900.2, 0.0)])
+    moved, _ = rows_in_true_time(table, [], [allocated(7, 100.2), allocated(7, 900.2, 0.0)])
     assert [at.timestamp() for at in moved["start"].dt.replace_time_zone("UTC").to_list()] == [T0 + 59.0, T0 + 900.0]
 
 
@@ -71,7 +71,7 @@ def test_a_row_older_than_the_log_moves_as_its_lines_of_that_time(source: str, s
     shared = [Offset("ctl", T0 - 900.0, T0 + 1000.0, AHEAD_S, 3.0, "times of arrival agree on it")]
     one = row(8, source, start)
     table = pl.DataFrame([one], schema={name: TABLES["jobs"][name] for name in one})
-    moved, _ = in_true_time(table, [], [allocated(7, 100.2)], shared)
+    moved, _ = rows_in_true_time(table, [], [allocated(7, 100.2)], shared)
     assert moved["end"][0] == one["end"] - timedelta(seconds=by)
 
 
@@ -79,5 +79,5 @@ def test_a_row_that_contradicts_the_log_stays_where_others_move() -> None:
     one = row(7, "sacct", 59.0)
     table = pl.DataFrame([one], schema={name: TABLES["jobs"][name] for name in one})
     shared = [Offset("ctl", T0 - 900.0, T0 + 1000.0, AHEAD_S, 3.0, "times of arrival agree on it")]
-    moved, _ = in_true_time(table, [], [allocated(7, 100.2)], shared)
+    moved, _ = rows_in_true_time(table, [], [allocated(7, 100.2)], shared)
     assert moved["end"][0] == one["end"]

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from correlator.clocks.clocks import shared_with_accounting
 from correlator.clocks.offset import Offset
 from correlator.clocks.signs import PAIR_ACCOUNTING, PAIR_RECEIVED
 from correlator.edges.conditions.nodes import away_at_boot
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_REBOOT
-from correlator.gather.controller_clock import shared_with_accounting
 from tests.correlator.making import T0, event, run, world
 from tests.correlator.situations import LINKS, down, judged, lost_peers, node_fail, said, set_down
 

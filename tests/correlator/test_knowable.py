@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from correlator.replay.neighbourhood import Neighbourhood, TooManyLinesError, ne
 from correlator.replay.process import ReplayFailedError, replayed
 from correlator.replay.replay import Replay, Subject, replay
 from correlator.site.windows import Value
+from parsers.moments import utc
 from parsers.record import frame
 from tests.correlator.rows import CAPTURES, concluded
 
@@ -27,7 +28,7 @@ T = datetime(2026, 11, 20, 8)
 
 
 def moment(text: str) -> datetime:
-    return datetime.fromisoformat(text).astimezone(UTC).replace(tzinfo=None)
+    return utc(datetime.fromisoformat(text))
 
 
 def asked(folder: Path) -> list[tuple[Neighbourhood, Subject, dict[str, Any], dict[str, Any]]]:

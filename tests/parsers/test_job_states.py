@@ -17,8 +17,14 @@ from parsers.job_states import (
     NOT_STARTED,
     OPEN,
     base_state,
+    phase_of,
     same_end,
 )
+from parsers.node_states import WORDS as NODE_WORDS
+from queries import saved
+from queries.dashboards import all_dashboards
+from queries.kql import run
+from store import open_store
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline")
@@ -122,11 +128,63 @@ def test_nothing_else_lists_states() -> None:
     assert not found, "read them from parsers.job_states"
 
 
-def test_saved_queries_name_states_that_there_are() -> None:
-    lists = [
-        (path.name, group)
-        for path in (ROOT / "queries" / "library").glob("*.kql")
-        for group in re.findall(r"State !?in ?\(([^)]*)\)", path.read_text("utf-8"))
+def test_a_query_reads_a_state_as_the_program_does() -> None:
+    states = [*JOB_STATES, "A_STATE_OF_TOMORROW", "CANCELLED by 1000", ""]
+    found = run(
+        open_store(None).cursor(),
+        "declare query_parameters(t:dynamic); print t | mv-expand t to typeof(string) | project job_phase(t), job_end_state(t)",
+        parameters={"t": states},
+    )
+    plain = [state.split(" ")[0] for state in states]
+    assert [tuple(row) for row in found.rows] == [
+        (phase_of(state).value if state else "", same_end(state)) for state in plain
     ]
-    named = {(name, state) for name, group in lists for state in re.findall(r'"(\w+)"', group)}
-    assert named and {state for _, state in named} <= JOB_STATES.keys(), named
+
+
+#: Every word for a state of a job or a node, in upper case; what a table of ours or a query calls its own columns is none.
+WORDS = JOB_STATES.keys() | {word for word in NODE_WORDS if word not in ("UP", "UNKNOWN")}
+COMPARED = re.compile(r"State\s*(?:!?in~?|!?has_any|has_all)\s*\(([^)]*)\)|State\s*\S+\s*(\"[^\"]*\")")
+
+
+def states_by_hand(text: str) -> list[str]:
+    """States that a query lists, in one comparison or in several with the same sense."""
+    return [
+        word
+        for group, one in COMPARED.findall(text)
+        for word in re.findall(r"\w+", (group or one).upper())
+        if word in WORDS
+    ]
+
+
+@pytest.mark.parametrize(("text", "listed"), [
+    ('| where State in ("FAILED", "TIMEOUT")', 2), ('| where State !in ("COMPLETED", "")', 1), ('State has_any ("down", "drain")', 2),
+    ('State == "FAILED" or State == "TIMEOUT"', 2), ('State startswith "down" or State endswith "*"', 1), ('job_phase(State) in ("failed", "stopped")', 0),
+    ('node_state_kind(State) in ("down", "drain")', 0), ('Severity in ("error", "crit")', 0), ('State == ""', 0),
+])  # fmt: skip
+def test_what_counts_as_states_by_hand(text: str, listed: int) -> None:
+    assert len(states_by_hand(text)) == listed
+
+
+#: Shipped queries that compare the state itself with one word, and why no phase would do.
+OWN = {
+    "job_exit_codes": "FAILED: the exit code is that of the job's own program", "jobs_cancelled": "CANCELLED: by a person",
+    "drain_history": "drained: a word of the table Drains",
+}  # fmt: skip
+
+
+def test_no_shipped_query_lists_states() -> None:
+    """Saved queries and panels of dashboards; ``job_phase`` and ``node_state_kind`` tell more."""
+    texts = {name: saved.load(name).text for name in saved.names()}
+    dashboards, problems = all_dashboards((), saved.library()[0])
+    texts |= {
+        f"{one.name}: {panel.title}": panel.query
+        for one in dashboards.values()
+        for panel in one.panels
+        if not panel.saved
+    }
+    assert len(texts) > 85 and not problems
+    found = {name: words for name, text in texts.items() if (words := states_by_hand(text))}
+    assert {name for name in found if ":" not in name} == OWN.keys() and all(
+        len(words) == 1 for words in found.values()
+    ), found
+    assert not [name for name in found if ":" in name], found

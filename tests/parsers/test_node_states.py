@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import combinations
 from pathlib import Path
 
 import duckdb
 import pytest
 
-from parsers.node_states import BASE_STATES, FLAGS, POWER_FLAGS, SUFFIXES, WORDS, node_state, pattern_of
+from parsers.node_states import BASE_STATES, FLAGS, POWER_FLAGS, SUFFIXES, WORDS, kind_of_state, node_state, pattern_of
+from queries.kql import run
+from store import open_store
 from web.shaping import state_kind
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,6 +53,15 @@ def test_how_a_page_draws_a_state(text: str, kind: str) -> None:
     assert state_kind(text) == kind
 
 
+@pytest.mark.parametrize(("text", "kind"), [
+    ("failg", "failed"), ("IDLE+FAIL", "failed"), ("UNKNOWN+INVALID_REG", "failed"), ("DOWN+FAIL", "down"), ("alloc+", "busy"),
+    ("UNKNOWN+COMPLETING", "unknown"), ("comp", "busy"), ("resv", "up"), ("UNKNOWN+RESERVED", "up"), (" up ", "up"), ("upper", "unknown"),
+    ("A_STATE_OF_TOMORROW*", "silent"), ("MIXED+PLANNED", "busy"), ("IDLE+COMPLETING", "idle"),
+])  # fmt: skip
+def test_what_a_state_says_of_the_service_of_a_node(text: str, kind: str) -> None:
+    assert kind_of_state(text) == kind
+
+
 def test_a_node_that_saves_power_is_not_down() -> None:
     assert not any(node_state(f"IDLE+{flag}").is_down for flag in POWER_FLAGS)
     assert node_state("DOWN+POWERED_DOWN").is_down
@@ -80,6 +92,26 @@ def test_the_pattern_finds_the_words_that_the_reader_finds(name: str) -> None:
     )
     expected = [t for t in texts if name in node_state(t).flags or node_state(t.removeprefix("idle+")).base == name]
     assert sorted(text for (text,) in found.fetchall()) == sorted(expected) and expected
+
+
+def every_notation() -> list[str]:
+    """Each word alone, with each suffix, and each base state with one or two flags."""
+    texts = [f"{word}{mark}" for word in (*WORDS, "UP", "TOMORROW", "") for mark in ("", *SUFFIXES)]
+    for base in BASE_STATES:
+        texts += [f"{base}+{flag}" for flag in FLAGS] + [
+            f"{base}+{one}+{two}" for one, two in combinations(sorted(FLAGS), 2)
+        ]
+    return [spelled for text in texts for spelled in (text, text.lower())]
+
+
+def test_a_query_reads_a_state_as_the_pages_do() -> None:
+    texts = every_notation()
+    store = open_store(None)
+    found = run(
+        store.cursor(), "declare query_parameters(t:dynamic); print t | mv-expand t to typeof(string) | project node_state_kind(t)",
+        parameters={"t": texts}, max_rows=len(texts),
+    )  # fmt: skip
+    assert [kind for (kind,) in found.rows] == [kind_of_state(text) for text in texts] and len(texts) > 3000
 
 
 #: Words that also mean something other than a node's state, with that meaning. A set of these alone is no list of node

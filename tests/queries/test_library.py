@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from library_store import NOW, build
 
+from collector.ingest import Ingest, Options
+from correlator.engine import correlate
+from parsers.job_states import JOB_STATES, Phase, in_phase
+from parsers.record import frame
 from queries import saved
 from queries.dashboards import all_dashboards
 from queries.kql import run
+from store import open_store
 from store.duckdb.store import DuckStore
+from tests.line_parser import line_parser
 
 #: name -> (captures, parameters, a subset of a row that must be in the answer, minimum number of rows). No captures:
 #: the night of one cluster and the synthetic additions. The contents of the rows are from each capture's truth.json,
@@ -137,6 +144,114 @@ def test_a_saved_query_has_its_header(name: str) -> None:
     )
     declared = re.search(r"declare query_parameters\((.*)\);", query.text)
     assert query.parameters == (declared[1] if declared else "none")
+
+
+@pytest.fixture(scope="module")
+def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> DuckStore:
+    """A job in each of Slurm's states, with an end where the job is over; and each as a state of its own of a node."""
+    folder = tmp_path_factory.mktemp("states") / "each"
+    lines = ["JobID|JobName|User|Account|Partition|State|ExitCode|Submit|Start|End|NodeList|NNodes|AllocTRES|Cluster"]
+    for number, (name, state) in enumerate(JOB_STATES.items(), 1):
+        end = "Unknown" if state.phase in (Phase.WAITING, Phase.RUNNING) else "2026-11-21T11:00:00"
+        start = "Unknown" if state.phase is Phase.WAITING else "2026-11-21T10:00:00"
+        lines.append(
+            f"{number}|{name}|{name}|ml|gpu|{name}|0:0|2026-11-21T09:00:00|{start}|{end}|n{number}|1|gres/gpu=8|each"
+        )
+    (folder / "accounting").mkdir(parents=True)
+    (folder / "accounting" / "sacct.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    store = open_store(None)
+    Ingest(store, Options(cluster="each"), parser=line_parser()).run([folder])
+    correlate(store)
+    return store
+
+
+#: Saved query -> the column that names the job (here: its state), and the phases that the query lists.
+BY_PHASE: dict[str, tuple[str, set[Phase]]] = {
+    "failed_jobs_explained": ("State", {Phase.FAILED, Phase.STOPPED, Phase.REQUEUED}),
+    "failures_unexplained": ("State", {Phase.FAILED, Phase.STOPPED, Phase.REQUEUED}),
+    "failed_jobs_by_user": ("User", {Phase.FAILED}),
+    "jobs_running": ("Name", {Phase.RUNNING, Phase.CLOSING}),
+    "jobs_pending": ("Name", {Phase.WAITING}),
+}
+
+
+@pytest.mark.parametrize("name", BY_PHASE)
+def test_a_saved_query_lists_the_states_that_it_means(name: str, one_of_each: DuckStore) -> None:
+    column, phases = BY_PHASE[name]
+    result = run(one_of_each.cursor(), saved.load(name).text, parameters={}, now=NOW)
+    place = [n for n, _ in result.columns].index(column)
+    wanted = in_phase(*phases)
+    if name == "failures_unexplained":  # what a person or a limit ended is explained
+        wanted &= {row[place] for row in result.rows}
+        assert wanted
+    assert {row[place] for row in result.rows} == wanted
+
+
+def test_what_else_is_counted_by_state(one_of_each: DuckStore) -> None:
+    def rows(name: str, **parameters: Any) -> list[list[Any]]:
+        return run(one_of_each.cursor(), saved.load(name).text, parameters=parameters, now=NOW).rows
+
+    failed = in_phase(Phase.FAILED)
+    assert len(rows("failed_jobs_by_node")) == len(failed)
+    assert {row[1] for row in rows("repeated_job_failures", least=1)} == failed - {"TIMEOUT", "DEADLINE"}
+    assert {row[3] for row in rows("jobs_timed_out")} == {"TIMEOUT", "DEADLINE"}
+    assert sum(row[1] for row in rows("failures_by_category")) == len(
+        in_phase(Phase.FAILED, Phase.STOPPED, Phase.REQUEUED)
+    )
+    ((account, used, lost, jobs),) = rows("usage_by_account")
+    over = in_phase(Phase.FAILED, Phase.STOPPED, Phase.REQUEUED, Phase.SUCCEEDED, Phase.CLOSING)
+    assert (account, used, lost, jobs) == (
+        "ml",
+        8.0 * len(over),
+        8.0 * len(failed - {"TIMEOUT", "DEADLINE"}),
+        len(over),
+    )
+    (panel,) = [p for p in all_dashboards((), saved.library()[0])[0]["cluster-now"].panels if p.title == "Jobs"]
+    assert run(one_of_each.cursor(), panel.query, now=NOW).rows == [[len(JOB_STATES), len(JOB_STATES), len(failed)]]
+
+
+def polled(states: list[tuple[str, str]]) -> DuckStore:
+    """A store in which these nodes were seen in these states, a minute apart."""
+    store = open_store(None)
+    begin = NOW - timedelta(hours=1)
+    rows = [
+        {"time": begin + timedelta(minutes=n), "cluster": "each", "host": host, "state": state, "source": "sinfo"}
+        for n, (host, state) in enumerate(states)
+    ]
+    line = {
+        "time": begin,
+        "cluster": "each",
+        "host": "ctl",
+        "message": "a line",
+        "source": "system",
+        "file": "syslog",
+        "line": 1,
+    }
+    store.add({"node_states": frame("node_states", rows), "logs": frame("logs", [line])})
+    correlate(store)
+    return store
+
+
+def test_node_states_are_read_in_each_notation() -> None:
+    states = [
+        ("a1", "down*"), ("a2", "IDLE+CLOUD+POWERED_DOWN"), ("a3", "IDLE+NOT_RESPONDING"), ("a4", "failg"), ("a5", "idle"),
+        ("a6", "drng"), ("a7", "inval"), ("a8", "maint"), ("a9", "mixed"), ("b1", "idle~"),
+    ]  # fmt: skip
+    store = polled(states)
+    panels = {p.title: p for p in all_dashboards((), saved.library()[0])[0]["cluster-now"].panels}
+    out = run(store.cursor(), panels["Nodes out of service"].query, now=NOW).rows
+    assert {row[0] for row in out} == {"a1", "a3", "a4", "a6", "a7", "a8"}
+    assert run(store.cursor(), panels["Nodes"].query, now=NOW).rows == [[10, 6]]
+    down = run(store.cursor(), saved.load("nodes_down_history").text, now=NOW).rows
+    assert {row[1] for row in down} == {"a1", "a3", "a4", "a7"}
+
+
+def test_a_node_that_comes_back_and_is_lost_again_is_lost_twice() -> None:
+    store = polled(
+        [("a1", s) for s in ("idle", "down*", "down*", "idle", "IDLE+NOT_RESPONDING", "idle")] + [("b1", "down")]
+    )
+    found = run(store.cursor(), saved.load("nodes_not_responding").text, now=NOW).rows
+    assert [(row[1], row[2], row[3]) for row in found] == [("a1", 2, 3), ("b1", 1, 1)]
 
 
 #: Panels of dashboards that have nothing to show of these clusters.

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from operator import attrgetter, itemgetter
 
+from correlator.clocks.clocks import strays
 from correlator.facts.links.kinds import (
     LINK_ERRORS,
     LINK_OUTAGE,
@@ -20,7 +21,7 @@ from correlator.facts.links.kinds import (
     PlaneOutage,
     SwitchOutage,
 )
-from correlator.facts.links.together import TOGETHER_S, UNCABLED_MIN, in_time_with, strays, together
+from correlator.facts.links.together import TOGETHER_S, UNCABLED_MIN, in_time_with, together
 from correlator.facts.power_saving import without_switched_off
 from correlator.facts.world import World, bursts
 from correlator.model.attributes import ENDS, HOSTS, LEGS, LINKS, PORT, PROMOTED, ROLE, STAND_IN, SWITCH

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from correlator.clocks.clocks import moved_to
 from correlator.facts.links.kinds import CLOCK_OFF
 from correlator.model.nouns import Draft
 
@@ -25,31 +26,7 @@ def together(found: list[Draft]) -> list[list[Draft]]:
     return groups
 
 
-#: munge rejects hosts further off than this, which would have been out of service before. An outage logged up to this
-#: much earlier or later, and as long to within some seconds, may be the same one with a wrong clock.
-CLOCK_OFF_S, AS_LONG_S = 300.0, 5.0
-
-
-#: Shorter outages are equally long anyway.
-COMPARABLE_S = 60.0
-
-
-def strays(group: list[Draft], candidates: list[Draft]) -> list[Draft]:
-    """Outages logged with wrong clocks that belong to a group of simultaneous ones by their duration."""
-    lasted = sorted(f.duration for f in group if f.duration is not None)
-    length = lasted[len(lasted) // 2] if lasted else 0.0
-    if length < COMPARABLE_S:
-        return []
-    start, hosts, devices = group[0].start, {f.host for f in group}, {f.device for f in group}
-    return [
-        f for f in candidates if f.host not in hosts and f.device in devices and f.duration is not None
-        and abs(f.duration - length) <= AS_LONG_S + f.sigma and abs(f.start - start) <= CLOCK_OFF_S
-    ]  # fmt: skip
-
-
 def in_time_with(group: list[Draft], late: list[Draft]) -> None:
-    """Moves outages logged with wrong clocks to the time of the group."""
-    for fact in late:
-        off = fact.start - group[0].start
-        fact.start, fact.end = fact.start - off, None if fact.end is None else fact.end - off
+    """Moves outages logged with wrong clocks (``strays``) to the time of the group."""
+    for fact, off in moved_to(group[0].start, late):
         fact.attrs[CLOCK_OFF] = off

@@ -31,6 +31,7 @@ from queries.kql.functions import (
     query,
     rows,
     series,
+    slurm_states,
     statistics,
     text,
     text_search,
@@ -41,8 +42,8 @@ from queries.kql.functions.declaration import Function, Kind
 
 GROUP = "faultline.kql_functions"
 SUBJECTS: tuple[ModuleType, ...] = (
-    text, text_search, numbers, logic, time, conversions, dynamic, bags, arrays, series, statistics, units, ip, hostlists, geo,
-    encoding, parsing, key_values, query, rows, aggregates, percentiles,
+    text, text_search, numbers, logic, time, conversions, dynamic, bags, arrays, series, statistics, units, ip, hostlists, slurm_states,
+    geo, encoding, parsing, key_values, query, rows, aggregates, percentiles,
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """Slurm's answers about jobs by a controller's clock that was off.
 
 slurmctld gives accounting, squeue and scontrol their times, by the clock that also stamps its log. If other hosts show
-that this clock was off, its lines are moved to true time (``correlator.clocks``), and the rows about the same jobs have
+that this clock was off, its lines are moved to true time (``Clocks.corrected``), and the rows about the same jobs have
 to move with them: otherwise a run ends a minute after the link that it was lost with.
 """
 
@@ -14,7 +14,9 @@ from typing import Any
 
 import polars as pl
 
-from correlator.clocks.clocks import ACCOUNTING_SOURCES, PAIR_ACCOUNTING, SAME_S, Offset
+from correlator.clocks.accounting_zones import ACCOUNTING_SOURCES, SAME_S
+from correlator.clocks.offset import Offset, clock_ahead
+from correlator.clocks.signs import PAIR_ACCOUNTING
 from correlator.model.nouns import Event
 
 #: Of the answers, those that slurmctld stamps; hooks run by the clock of a node.
@@ -31,7 +33,7 @@ def shared_with_accounting(offsets: Iterable[Offset], hosts: Collection[str]) ->
     return [] if any(PAIR_ACCOUNTING in o.why for o in own) else own
 
 
-def in_true_time(
+def rows_in_true_time(
     table: pl.DataFrame, steps: list[dict[str, Any]], events: Iterable[Event], shared: Sequence[Offset] = ()
 ) -> tuple[pl.DataFrame, list[dict[str, Any]]]:
     """Rows about jobs and their steps, moved where slurmctld's line about the same start was. ``events`` are in true time.
@@ -45,12 +47,12 @@ def in_true_time(
         if event.kind == "slurm.job_start" and event.source == "slurmctld" and event.job_id:
             logged.add(event.job_id)
             if event.clock_offset:
-                shown[event.job_id].append((event.time + event.clock_offset, event.clock_offset))
+                shown[event.job_id].append((event.written_at, event.clock_offset))
     if not (shown or shared) or not table.height:
         return table, steps
     offsets = [
-        (_offset(start, shown.get(job, ())) if job in logged else _offset_then(start, shared))
-        if source in _BY_SLURMCTLD
+        (_offset(start, shown.get(job, ())) if job in logged else clock_ahead(shared, start))
+        if source in _BY_SLURMCTLD and start is not None
         else 0.0
         for job, source, start in table.select("job_id", "source", pl.col("start").dt.epoch("us") / 1e6).iter_rows()
     ]
@@ -63,15 +65,6 @@ def in_true_time(
     ]  # fmt: skip
 
 
-def _offset(start: float | None, shown: Iterable[tuple[float, float]]) -> float:
+def _offset(start: float, shown: Iterable[tuple[float, float]]) -> float:
     """By how much the clock was off that showed this start; 0 if slurmctld's log does not show the same."""
-    if start is None:
-        return 0.0
     return next((off for at, off in shown if abs(start - int(at)) <= SAME_S), 0.0)
-
-
-def _offset_then(start: float | None, shared: Iterable[Offset]) -> float:
-    """By how much the clock was off that showed this start, of which no log tells."""
-    if start is None:
-        return 0.0
-    return next((o.seconds for o in shared if o.start <= start <= o.end), 0.0)
