@@ -254,6 +254,29 @@ def test_every_document_file_is_listed() -> None:
             assert id(module.DOCUMENT) in listed, f"{path.name}: not in REGISTRY"
 
 
+def folders_of_the_correlator() -> list[Path]:
+    """Every folder with code or data, at any depth."""
+    files = [p for pattern in ("*.py", "*.toml") for p in (ROOT / "correlator").rglob(pattern)]
+    return sorted({p.parent for p in files} - {ROOT / "correlator"})
+
+
+@pytest.mark.parametrize("folder", folders_of_the_correlator(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_each_room_says_what_it_knows_and_what_it_must_not(folder: Path) -> None:
+    """``make lint`` holds the imports to it (``tool.importlinter``); this holds the words."""
+    said = ast.get_docstring(tree_of(folder / "__init__.py")) or ""
+    assert said.startswith("Knows "), said
+    assert re.search(r"(?:^|[.:] |\n)Must not \w+ ", said), said
+
+
+def test_the_table_of_rooms_leaves_no_cell_empty_and_no_room_out() -> None:
+    """docs/architecture.md: each room of the correlator, what it knows, what it must not know."""
+    table = (ROOT / "docs/architecture.md").read_text("utf-8").split("| room of the correlator |")[1].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert not [row for row in rows if len(row) != 3 or not all(row)]
+    rooms = {p.name + "/" for p in folders_of_the_correlator() if p.parent == ROOT / "correlator"}
+    assert {f"`{name}`" for name in rooms} <= {row[0] for row in rows}
+
+
 def test_every_subject_is_run() -> None:
     facts = ROOT / "correlator/facts"
     for path in sorted([*facts.glob("[a-z]*.py"), *facts.glob("[a-z]*/detector.py")]):
