@@ -17,6 +17,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args, ge
 
 from correlator.model.attributes import HOSTS, RUNS
 from correlator.model.attrs import Attrs, by_name
+from correlator.model.categories import CATEGORIES
 from correlator.model.nouns import Event, Fact
 from parsers.hostlist import fold
 
@@ -26,24 +27,32 @@ Severity = Literal["benign", "degraded"]
 #: less apart, and a tick looks no further back (live/reach.py).
 TOLD_S = 900.0
 
-#: The lanes of the time axis: ``layer`` of a kind is one of them.
-LANES = ("switch", "link", "gpu", "storage", "kernel", "slurmd", "slurmctld", "node", "job")
-
 
 @dataclass(frozen=True)
 class Lane:
-    """A lane of a package: the ``layer`` of its kinds, the heading on the time axis, and the built-in lane that it follows."""
+    """A lane of the time axis: the ``layer`` of its kinds, and the heading on the axis.
+
+    A lane of a package names the built-in one that it is ``after``. ``families``: the beginnings of the names of events
+    that are on it ("nic" of ``nic.link_down``); a package names its events one by one (``Kind.events``).
+    """
 
     name: str
     title: str
-    after: str
+    after: str = ""
+    families: tuple[str, ...] = ()
 
 
-#: The contract's categories: ``category`` of a cause is one of them, and an operator's answer may name one.
-CATEGORIES = (
-    "infra.network", "infra.gpu", "infra.node", "infra.storage", "infra.scheduler", "app.error", "app.oom", "app.timeout",
-    "user.cancel", "sched.preempt", "unknown",
+#: In the order in which a fault travels up. Slurm's events are on the lane of the daemon that wrote them.
+BUILT_IN_LANES = (
+    Lane("switch", "Network", families=("switch",)), Lane("link", "Network", families=("nic", "fabric")),
+    Lane("gpu", "GPU", families=("gpu",)), Lane("storage", "Storage", families=("storage",)),
+    Lane("kernel", "Host", families=("kernel", "pcie", "platform")), Lane("slurmd", "Slurm"), Lane("slurmctld", "Slurm"),
+    Lane("node", "Node state", families=("sys",)), Lane("job", "Jobs", families=("job",)),
 )  # fmt: skip
+
+#: Their names: ``layer`` of a kind is one of them, or of a package's.
+LANES = tuple(lane.name for lane in BUILT_IN_LANES)
+
 
 #: A sentence of advice and, where one helps, a command.
 Advice = tuple[str, str | None]
@@ -80,7 +89,7 @@ class Instead:
 class Cause:
     """A kind of fact as the root cause of an incident."""
 
-    #: The contract's name of the root cause, and its category.
+    #: The contract's name of the root cause, and its category (model/categories.py).
     event: str
     category: str
     #: What broke, as a clause of an incident's title.

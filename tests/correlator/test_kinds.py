@@ -17,14 +17,16 @@ from correlator.engine import correlate
 from correlator.facts import registry
 from correlator.facts.world import World
 from correlator.model import subjects
-from correlator.model.kinds import CATEGORIES, LANES, Cause, Kind, Lane, NoAttrs, fill, literal
+from correlator.model.categories import CATEGORIES
+from correlator.model.kinds import BUILT_IN_LANES, LANES, Cause, Kind, Lane, NoAttrs, fill, literal
 from correlator.model.nouns import Fact, Revision
 from parsers.extensions import Extension
+from parsers.patterns import load as catalogue_of
 from store import open_store
 from tests.correlator.making import world
 from tests.correlator.rows import rows_of
 from tests.syntax_trees import nodes_of
-from web.shaping import CATEGORY_WORDS, LAYERS, layers
+from web.shaping import LAYERS, layers
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = sorted(registry.kinds().values(), key=lambda kind: kind.name)
@@ -163,8 +165,29 @@ def test_two_subjects_cannot_declare_one_kind(monkeypatch: pytest.MonkeyPatch) -
         registry.kinds.cache_clear()
 
 
-def test_the_pages_know_every_lane_and_category() -> None:
-    assert set(LAYERS) == set(LANES) and set(CATEGORY_WORDS) == set(CATEGORIES)
+def test_each_category_says_what_a_verdict_without_a_cause_needs() -> None:
+    """Of a fault of the cluster, the cause says it; of every other end, the category."""
+    assert {name for name, one in CATEGORIES.items() if not one.headline} == {
+        n for n, one in CATEGORIES.items() if one.infra
+    }
+    assert len({one.words for one in CATEGORIES.values()}) == len(CATEGORIES)
+    assert not [
+        name
+        for name, one in CATEGORIES.items()
+        if one.your_code is not {"infra": False, "app": True}.get(name.split(".")[0])
+    ]
+
+
+def test_operators_find_each_category_in_the_terms() -> None:
+    terms = (ROOT / "docs/operations.md").read_text("utf-8").split("## Terms")[1]
+    assert not [name for name in CATEGORIES if f"`{name}`" not in terms]
+
+
+def test_a_family_of_events_is_on_one_lane() -> None:
+    families = [family for lane in BUILT_IN_LANES for family in lane.families]
+    assert sorted(families) == sorted(set(families))
+    of_catalogue = {entry.event.split(".")[0] for entry in catalogue_of().entries if "." in entry.event}
+    assert set(families) <= of_catalogue
 
 
 @pytest.mark.parametrize(
