@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks import house
 from correlator.edges import load
+from correlator.edges.conditions import registry as requirements
+from correlator.edges.conditions.declaration import declared
 from correlator.edges.conditions.registry import CONDITIONS
 from correlator.edges.scopes import SCOPES
 from correlator.facts import registry
@@ -293,6 +295,26 @@ def test_every_scope_and_requirement_is_used_by_an_edge() -> None:
     assert {e.scope for e in found} == set(SCOPES)
     unused = set(CONDITIONS) - {r for e in found for r in e.requires}
     assert not unused
+
+
+def test_every_requirement_is_declared_beside_its_test_and_says_what_it_means() -> None:
+    """The registry gathers them; a package may bring a bare function, whose docstring then says it."""
+    for path in (ROOT / "correlator/edges/conditions").glob("[a-z]*.py"):
+        module = importlib.import_module(f"correlator.edges.conditions.{path.stem}")
+        assert path.stem in ("declaration", "registry") or module in requirements.MODULES, path.name
+    for name, condition in CONDITIONS.items():
+        assert condition.name == name and condition.summary.endswith("."), name
+        home = next(m for m in requirements.MODULES if m.CONDITIONS.get(name) is condition)
+        assert condition.test.__module__ == home.__name__, name
+
+    def wet(world: object, cause: object, effect: object) -> None:
+        """The tray is wet.
+
+        It was not dried.
+        """
+
+    bare = declared("tray still wet", wet)
+    assert (bare.name, bare.summary, bare.test) == ("tray still wet", "The tray is wet.", wet)
 
 
 @pytest.mark.parametrize("room", ["parsers", "correlator"])

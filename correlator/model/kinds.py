@@ -213,6 +213,8 @@ class Kind(Generic[A]):
     #: Within this many seconds after it began, the lines that show it have been written: a run that ended before is not
     #: explained by it later (verdicts/horizon.py).
     told_s: float = TOLD_S
+    #: For the end of a run: what may still be reported that changes its verdict.
+    awaited: str = "causes of its end may be reported"
 
     def fact(
         self, start: float, end: float | None, sigma: float, host: str | None = None, device: str | None = None,

@@ -115,6 +115,7 @@ def test_the_generated_docs_have_its_row(site: Path, tmp_path: Path) -> None:
     assert "### coolant.leak\n\nCoolant leaked into a tray of a node.\n\n- lane: cooling\n" in kinds
     assert "- user: your job died because coolant leaked into its node\n" in kinds
     assert "### COOLANT1: `coolant.leak` → `run.failed`" in edges
+    assert "| tray still wet | The tray was not dried before the run ended. |\n" in edges
 
 
 def test_the_committed_docs_do_not_depend_on_what_is_installed(site: Path) -> None:
