@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args, get_type_hints
 
@@ -136,6 +136,13 @@ class Cause:
     family: str = ""
     #: What to do in place of ``advice``.
     instead: Instead = Instead()
+    #: The beginnings of the names of a node's software that can have to do with it ("nic_" of ``nic_firmware``), as its
+    #: agent reports them (collector/agent/sources/software.py).
+    software: tuple[str, ...] = ()
+    #: Does the machine start again after it? Then its links come back with it, and nothing logs that.
+    restarts: bool = False
+    #: Is it known by its place alone? Then one that hurt no run goes on as another at this place, whatever its device.
+    placed: bool = False
 
 
 @dataclass(frozen=True)
@@ -164,6 +171,24 @@ class Band:
     text: str
 
 
+#: What a line says of a device on the repair list. down, up: it lost its link, it has it again. state: one of both.
+#: trouble: its driver names it. spared: another took over. errors: it corrupted data. optics: its light or its module is
+#: out of limits. corrected: it may have corrected an error by itself (``Kind.corrected``).
+Sign = Literal["down", "up", "state", "trouble", "spared", "errors", "optics", "corrected"]
+
+
+@dataclass(frozen=True)
+class Grave:
+    """An event after which a node is unfit for jobs.
+
+    ``says(device, xid)``: what a line of it says of the device, and what to do; None if it needs nothing.
+    """
+
+    says: Callable[[str | None, int | None], str | None]
+    #: Does it say more than other events about the same fault?
+    telling: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Kind(Generic[A]):
     """A kind of fact."""
@@ -184,6 +209,8 @@ class Kind(Generic[A]):
     cause: Cause | None = None
     #: ``variant(fact)``: another cause for special facts of the kind, or None.
     variant: Callable[[Fact], Cause | None] | None = None
+    #: Those of them that have a name of their own.
+    variants: tuple[Cause, ...] = ()
     #: The sources that have a line about it if it is true. A verdict is less sure for each that was not collected.
     witnesses: tuple[Source, ...] = ()
     #: Later facts of the same device within this many seconds belong to the same incident.
@@ -215,6 +242,12 @@ class Kind(Generic[A]):
     told_s: float = TOLD_S
     #: For the end of a run: what may still be reported that changes its verdict.
     awaited: str = "causes of its end may be reported"
+    #: For a device of which the repair list counts lines: event of the catalogue -> what a line of it says.
+    signs: Mapping[str, Sign] = field(default_factory=dict)
+    #: ``corrected(event)``: did the device correct an error by itself, and go on?
+    corrected: Callable[[Event], bool] | None = None
+    #: For a device without which a node is unfit for jobs: event of the catalogue -> what such a line says.
+    grave: Mapping[str, Grave] = field(default_factory=dict)
 
     def fact(
         self, start: float, end: float | None, sigma: float, host: str | None = None, device: str | None = None,
@@ -252,15 +285,19 @@ _WORDS = frozenset({"code", "behind", "host", "device", "what", "runs", "nodes",
 
 
 def misplaced(kind: Kind[Any], lanes: Sequence[str] = LANES) -> list[str]:
-    """A lane, a category or a source of a declaration that does not exist.
+    """A lane, a category, a sign or a source of a declaration that does not exist.
 
     Readers would not find such a fact where they look for it.
     """
     wrong = []
     if kind.layer not in lanes:
         wrong.append(f"there is no lane {kind.layer!r}, but {', '.join(lanes)}")
-    if kind.cause is not None and kind.cause.category not in CATEGORIES:
-        wrong.append(f"there is no category {kind.cause.category!r}, but {', '.join(CATEGORIES)}")
+    for cause in (kind.cause, *kind.variants):
+        if cause is not None and cause.category not in CATEGORIES:
+            wrong.append(f"there is no category {cause.category!r}, but {', '.join(CATEGORIES)}")
+    for sign in kind.signs.values():
+        if sign not in get_args(Sign):
+            wrong.append(f"there is no sign {sign!r}, but {', '.join(get_args(Sign))}")
     for source in kind.witnesses:
         if source not in SOURCES:
             wrong.append(f"there is no source {source!r}, but {', '.join(SOURCES)}")

@@ -1,4 +1,9 @@
-"""What is uncertain about a cause: doubts for the reader, and limits of the confidence."""
+"""What is uncertain about a cause: doubts for the reader, and limits of the confidence.
+
+What a kind of fact says of itself is in its declaration (``Cause.surest``, ``doubt``, ``nameless``). The rules here name
+kinds as well, but are no tables of them: each weighs a fact against the rest of its world (who else held the GPU, what else
+fell silent, which clock is off), which is judgement and cannot be a field.
+"""
 
 from __future__ import annotations
 

@@ -107,6 +107,33 @@ def test_a_kinds_name_is_written_in_its_home_only() -> None:
     assert {name: sorted(map(str, written[name])) for name in own if len(written[name]) != 1} == {}
 
 
+def test_a_root_causes_name_is_written_beside_its_kind_only() -> None:
+    """What depends on a root cause is a field of its declaration, not a table elsewhere."""
+    own = {name for one in registry.causes() for name in (one.event, one.repeated) if name}
+    own -= {entry.event for entry in catalogue_of().entries} | set(CATEGORIES)
+    assert {"switch.failure", "node.reboot", "node.panic", "storage.outage"} <= own
+    elsewhere = {
+        name: sorted(str(path) for path in paths if path.parts[:2] != ("correlator", "facts"))
+        for name, paths in homes(own).items()
+    }
+    assert {name: paths for name, paths in elsewhere.items() if paths} == {}
+
+
+def test_what_special_facts_are_called_is_declared() -> None:
+    """Software, categories and restarts of a root cause are looked up by its name."""
+    assert registry.software_of("gpu.fabric_error") == registry.software_of("gpu.xid") != ()
+    assert registry.software_of("node.reboot") and not registry.software_of("node.maintenance")
+    assert registry.software_of("") == registry.software_of("no.such") == ()
+    assert "gpu.fabric_error" in registry.names_of_category("infra.gpu")
+    assert registry.restarts() == ("node.panic", "node.reboot")
+
+
+def test_the_catalogue_has_the_events_that_declarations_name() -> None:
+    known = {entry.event for entry in catalogue_of().entries}
+    named = {*registry.signs(), *registry.grave(), *(event for kind in KINDS for event in kind.events)}
+    assert named <= known
+
+
 def required(declared: type) -> set[str]:
     """The attributes that each fact has. (With postponed annotations ``__required_keys__`` contains all.)"""
     hints = get_type_hints(declared, include_extras=True)

@@ -32,7 +32,7 @@ from correlator.selftest.case import Case, Job, Line
 from correlator.selftest.situations import BEGINNING, cluster_of, tables_of
 from parsers.engine import LineParser
 from store import open_store
-from web import axis
+from web import axis, job_software
 
 edges = load_edges()
 leak = next(edge for edge in edges.edges if edge.id == "COOLANT1")
@@ -46,7 +46,9 @@ with open_store(None) as store:
 start, end, last = BEGINNING, BEGINNING + timedelta(hours=1), BEGINNING
 drawn = axis.build({"document": incident}, events=[], states=[], runs=[], beats=[], start=start, end=end, t0=BEGINNING)
 lanes = [(lane["layer"], lane["label"]) for lane in drawn["lanes"]]
-print(json.dumps({"incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
+versions = ({"gpu01": {"tray_firmware": old, "bios": old}} for old in ("1", "2"))
+fits = [one["name"] for one in job_software.changes(*versions, found.verdicts["7"]) if one["fits"]]
+print(json.dumps({"fits": fits, "incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
 """
 
 
@@ -102,6 +104,10 @@ def test_a_requirement_of_its_own_rejects_it_with_a_reason(told: dict[str, Any])
     assert [(row["cause"].split(" (")[0], row["rejected"]) for row in told["dry"]["rivals"]] == [
         ("node.coolant_leak", "tray 3 of gpu01 was dry again")
     ]
+
+
+def test_software_that_it_names_is_said_to_fit(told: dict[str, Any]) -> None:
+    assert told["fits"] == ["tray_firmware"]
 
 
 def test_its_line_stands_on_its_lane(told: dict[str, Any]) -> None:

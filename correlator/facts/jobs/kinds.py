@@ -62,7 +62,7 @@ BATCH_LOST = Kind(
     cause=Cause(
         "slurm.slurmd_crash", "infra.scheduler", "the batch script was gone from {host}, which answered: its slurmstepd died or never began", "its batch script was lost on its node",
         (("See what ended slurmstepd on {host}: kernel log (OOM killer), core files in slurmd's log folder, an administrator's kill.", None),),
-        short="batch script lost on {host}", family="software",
+        short="batch script lost on {host}", family="software", software=("os", "image"),
     ),
 )  # fmt: skip
 

@@ -25,7 +25,7 @@ COOLANT_LEAK = Kind(
     cause=Cause(
         "node.coolant_leak", "infra.node", "coolant leaked into {tray} of {host}", "coolant leaked into its node",
         (("Close the valve of {host}, power it off and dry {tray}.", "scontrol update nodename={host} state=down reason='coolant leak'"),),
-        short="coolant leak in {host}", unharmed="degraded", family="machine",
+        short="coolant leak in {host}", unharmed="degraded", family="machine", software=("tray_",),
         disproof="A dry tray: then the sensor is at fault.",
     ),
 )  # fmt: skip
