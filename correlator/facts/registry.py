@@ -37,6 +37,7 @@ from correlator.facts.world import World
 from correlator.model.kinds import Cause, Grave, Kind, Sign, fill, undeclared
 from correlator.model.nouns import Fact, Revision
 from correlator.model.subjects import installed, packages, register
+from correlator.model.unchanged import Unchanged
 from parsers import extensions
 
 #: In the order in which they build on each other.
@@ -249,20 +250,27 @@ def _try_texts(found: Sequence[Fact | Revision]) -> None:
 def conclude(world: World) -> list[Fact]:
     """Runs every detector; the result is sorted, so that it does not depend on detector internals.
 
-    An installed package's detector that raises, or whose facts do not fit the templates of their kind, is left out of
-    this pass; the log and the doubts of every verdict name it.
+    An installed package's detector that raises, that changes facts of others, or whose facts do not fit the templates of
+    their kind, is left out of this pass; the log and the doubts of every verdict name it.
     """
     world.declared = kinds()
+    before: Unchanged | None = None
     for detector in detectors():
         called = _brought().get(detector)
         if called is None:
             world.conclude(detector(world))
             continue
+        if before is None:
+            before = Unchanged(world.facts)
         try:
             found = list(detector(world))
             _try_texts(found)
+            before.check(world.facts)
             world.conclude(found)
+            before.remember(world.facts)
         except Exception as error:
+            world.facts = before.restored()
+            world._facts_by_kind, world._facts_by_job = (-1, {}), (-1, {})
             name = getattr(detector, "__qualname__", repr(detector))
             why = f"detector {name} of {called} raised {extensions.described(error)}"
             extensions.warn_once(f"{why}; it is left out of this pass", error)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import string
 import tomllib
-from collections.abc import Collection, Iterable
-from dataclasses import FrozenInstanceError
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from types import ModuleType
 from typing import NotRequired, get_origin, get_type_hints
@@ -15,11 +15,15 @@ import pytest
 
 from correlator.engine import correlate
 from correlator.facts import registry
+from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.silent_nodes import SWITCH_SILENT
 from correlator.facts.world import World
 from correlator.model import subjects
+from correlator.model.attributes import HOSTS
 from correlator.model.categories import CATEGORIES
 from correlator.model.kinds import BUILT_IN_LANES, LANES, Cause, Kind, Lane, NoAttrs, fill, literal
 from correlator.model.nouns import Fact, Revision
+from parsers import extensions
 from parsers.extensions import Extension
 from parsers.patterns import load as catalogue_of
 from store import open_store
@@ -168,6 +172,72 @@ def test_a_fact_is_what_its_kind_declares_and_nobody_changes_it(name: str, monke
         assert repr(fact.attrs) == before, fact.kind
         declared = registry.kind_of(fact.kind).attrs
         assert required(declared) <= fact.attrs.keys() <= set(declared.__annotations__), fact.kind
+
+
+def _of_a_package(detectors: Sequence[registry.Detector], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only these detectors run, all but the first of them of a package."""
+    monkeypatch.setattr(registry, "detectors", lambda: tuple(detectors))
+    monkeypatch.setattr(registry, "_brought", lambda: dict.fromkeys(detectors[1:], "harbour"))
+
+
+def _downs(world: World) -> list[Fact]:
+    made = [
+        NODE_DOWN.fact(float(n), None, 0.0, f"n{n}", attrs={"said_by": "slurmctld", "unresumed": None}) for n in (1, 2)
+    ]
+    return [
+        *made,
+        SWITCH_SILENT.fact(3.0, 4.0, 0.0, "s1", attrs={"hosts": ["n1", "n2"], "until": 4.0, "unsaid": False}),
+    ]
+
+
+def _rewrites(world: World) -> list[Fact]:
+    world.facts[0].attrs["said_by"] = "harbour"  # type: ignore[index]
+    return []
+
+
+def _appends(world: World) -> list[Fact]:
+    world.facts[-1].attrs[HOSTS].append("n3")
+    return []
+
+
+def _removes(world: World) -> list[Fact]:
+    world.facts.pop()
+    return []
+
+
+def _changes_and_fails(world: World) -> list[Fact]:
+    _appends(world)
+    raise OSError("no harbour")
+
+
+def _concludes(world: World) -> list[Fact | Revision]:
+    first = world.facts_of(NODE_DOWN.name)[0]
+    return [Revision(first, replace(first, end=9.0)), Fact("node.drain", 5.0, None, 0.0, "n5")]
+
+
+@pytest.mark.parametrize(
+    ("detector", "why"),
+    [
+        (_rewrites, "it changed the attributes of a node.down of n1"),
+        (_appends, "it changed the attributes of a switch.silent of s1"),
+        (_removes, "it changed the list of facts"),
+        (_changes_and_fails, "no harbour"),
+    ],
+)
+def test_a_package_that_changes_facts_of_others_is_left_out_and_they_stay(
+    detector: registry.Detector, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = world([])
+    _of_a_package([_downs, detector, _concludes], monkeypatch)
+    monkeypatch.setattr(extensions, "_warned", {})
+    found = registry.conclude(where)
+    (left_out,) = where.left_out
+    assert f"detector {detector.__name__} of harbour raised" in left_out and why in left_out
+    assert [(fact.kind, fact.host, fact.end) for fact in found] == [
+        ("node.down", "n1", 9.0), ("node.down", "n2", None), ("node.drain", "n5", None), ("switch.silent", "s1", 4.0),
+    ]  # fmt: skip
+    assert found[0].attrs == {"said_by": "slurmctld", "unresumed": None}
+    assert found[-1].attrs == {"hosts": ["n1", "n2"], "until": 4.0, "unsaid": False}
 
 
 def test_a_revision_takes_the_place_of_its_fact() -> None:
