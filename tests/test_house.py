@@ -317,6 +317,20 @@ def test_every_requirement_is_declared_beside_its_test_and_says_what_it_means() 
     assert (bare.name, bare.summary, bare.test) == ("tray still wet", "The tray is wet.", wet)
 
 
+def test_a_requirements_name_is_written_beside_its_test_only() -> None:
+    """What depends on a requirement is a field of its declaration; edges name it in their files."""
+    names = CONDITIONS.keys() - {"several nodes"}  # a place is called that as well (facts/environment)
+    beside = ROOT / "correlator/edges/conditions"
+    mentioning = [p for p in sources() if p.parent != beside and any(f'"{n}"' in p.read_text("utf-8") for n in names)]
+    elsewhere = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.value!r}"
+        for path in mentioning
+        for node in nodes_of(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    ]
+    assert not elsewhere
+
+
 @pytest.mark.parametrize("room", ["parsers", "correlator"])
 def test_every_data_file_is_in_the_wheel(room: str) -> None:
     data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]

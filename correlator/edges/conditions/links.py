@@ -64,7 +64,11 @@ def _all_carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
     return reasons[0] if reasons and all(reasons) else None
 
 
-@CONDITIONS.named("fabric link", "The link may carry the jobs' data, and no other leg of its bond took over.")
+#: What an edge requires of a link that carries the jobs' data.
+FABRIC_LINK = "fabric link"
+
+
+@CONDITIONS.named(FABRIC_LINK, "The link may carry the jobs' data, and no other leg of its bond took over.")
 def fabric(world: World, cause: Fact, effect: Fact) -> str | None:
     if cause.attrs.get(ROLE) == "management":
         return f"{name_of(cause)} carries Slurm's messages, not the jobs' data"
