@@ -12,6 +12,8 @@ import pytest
 
 from benchmarks import house
 from correlator.edges import load
+from correlator.edges.conditions import registry as requirements
+from correlator.edges.conditions.declaration import declared
 from correlator.edges.conditions.registry import CONDITIONS
 from correlator.edges.scopes import SCOPES
 from correlator.facts import registry
@@ -254,6 +256,29 @@ def test_every_document_file_is_listed() -> None:
             assert id(module.DOCUMENT) in listed, f"{path.name}: not in REGISTRY"
 
 
+def folders_of_the_correlator() -> list[Path]:
+    """Every folder with code or data, at any depth."""
+    files = [p for pattern in ("*.py", "*.toml") for p in (ROOT / "correlator").rglob(pattern)]
+    return sorted({p.parent for p in files} - {ROOT / "correlator"})
+
+
+@pytest.mark.parametrize("folder", folders_of_the_correlator(), ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_each_room_says_what_it_knows_and_what_it_must_not(folder: Path) -> None:
+    """``make lint`` holds the imports to it (``tool.importlinter``); this holds the words."""
+    said = ast.get_docstring(tree_of(folder / "__init__.py")) or ""
+    assert said.startswith("Knows "), said
+    assert re.search(r"(?:^|[.:] |\n)Must not \w+ ", said), said
+
+
+def test_the_table_of_rooms_leaves_no_cell_empty_and_no_room_out() -> None:
+    """docs/architecture.md: each room of the correlator, what it knows, what it must not know."""
+    table = (ROOT / "docs/architecture.md").read_text("utf-8").split("| room of the correlator |")[1].split("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
+    assert not [row for row in rows if len(row) != 3 or not all(row)]
+    rooms = {p.name + "/" for p in folders_of_the_correlator() if p.parent == ROOT / "correlator"}
+    assert {f"`{name}`" for name in rooms} <= {row[0] for row in rows}
+
+
 def test_every_subject_is_run() -> None:
     facts = ROOT / "correlator/facts"
     for path in sorted([*facts.glob("[a-z]*.py"), *facts.glob("[a-z]*/detector.py")]):
@@ -270,6 +295,40 @@ def test_every_scope_and_requirement_is_used_by_an_edge() -> None:
     assert {e.scope for e in found} == set(SCOPES)
     unused = set(CONDITIONS) - {r for e in found for r in e.requires}
     assert not unused
+
+
+def test_every_requirement_is_declared_beside_its_test_and_says_what_it_means() -> None:
+    """The registry gathers them; a package may bring a bare function, whose docstring then says it."""
+    for path in (ROOT / "correlator/edges/conditions").glob("[a-z]*.py"):
+        module = importlib.import_module(f"correlator.edges.conditions.{path.stem}")
+        assert path.stem in ("declaration", "registry") or module in requirements.MODULES, path.name
+    for name, condition in CONDITIONS.items():
+        assert condition.name == name and condition.summary.endswith("."), name
+        home = next(m for m in requirements.MODULES if m.CONDITIONS.get(name) is condition)
+        assert condition.test.__module__ == home.__name__, name
+
+    def wet(world: object, cause: object, effect: object) -> None:
+        """The tray is wet.
+
+        It was not dried.
+        """
+
+    bare = declared("tray still wet", wet)
+    assert (bare.name, bare.summary, bare.test) == ("tray still wet", "The tray is wet.", wet)
+
+
+def test_a_requirements_name_is_written_beside_its_test_only() -> None:
+    """What depends on a requirement is a field of its declaration; edges name it in their files."""
+    names = CONDITIONS.keys() - {"several nodes"}  # a place is called that as well (facts/environment)
+    beside = ROOT / "correlator/edges/conditions"
+    mentioning = [p for p in sources() if p.parent != beside and any(f'"{n}"' in p.read_text("utf-8") for n in names)]
+    elsewhere = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {node.value!r}"
+        for path in mentioning
+        for node in nodes_of(path)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names
+    ]
+    assert not elsewhere
 
 
 @pytest.mark.parametrize("room", ["parsers", "correlator"])

@@ -1,6 +1,6 @@
 """What the nodes of a run ran when it began (kernel, drivers, firmware, image), and what of it the last good run had otherwise.
 
-The node's agent reports it, no user: where the changed thing is of the kind that broke, on the node that broke, it is said to
+The node's agent reports it, no user: where the changed thing is of the kind that broke (``Cause.software``), on the node that broke, it is said to
 fit the verdict. It weighs nothing in it: a new version is no proof.
 """
 
@@ -10,18 +10,13 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from correlator.facts.registry import software_of
 from parsers.hostlist import fold
 from store.questions import events, job_files, software
 from web.reading import Reader, Row
 
 #: What a name of the agent's is called.
 _CALLED = {"nvidia_driver": "NVIDIA driver", "nic_firmware": "NIC firmware", "bios": "BIOS", "os": "operating system"}
-#: What broke (the beginning of a root cause's event) -> the names that can have to do with it.
-_OF_CAUSE = {
-    "gpu.": ("nvidia_driver", "kernel", "image"), "nic.": ("nic_", "kernel", "image"), "pcie.": ("bios", "kernel", "nvidia_driver", "nic_"),
-    "node.panic": ("kernel", "nvidia_driver", "nic_", "os", "image"), "node.reboot": ("kernel", "bios", "os", "image"),
-    "storage.": ("kernel", "os", "image"), "slurm.prolog": ("os", "image"), "slurm.slurmd": ("os", "image"),
-}  # fmt: skip
 
 #: Node -> name -> version; several devices with different ones are listed together.
 Versions = Mapping[str, Mapping[str, str]]
@@ -98,10 +93,7 @@ def called(name: str) -> str:
 
 def _fits(name: str, hosts: Iterable[str], verdict: Mapping[str, Any]) -> bool:
     cause = verdict.get("root_cause") or {}
-    event = str(cause.get("event") or "")
-    return cause.get("host") in set(hosts) and any(
-        event.startswith(broke) and name.startswith(names) for broke, names in _OF_CAUSE.items()
-    )
+    return cause.get("host") in set(hosts) and name.startswith(software_of(str(cause.get("event") or "")))
 
 
 def _by_version(own: Versions) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from markupsafe import Markup
 
 from correlator.facts.registry import event_names
-from correlator.model.kinds import CATEGORIES
+from correlator.model.categories import CATEGORIES
 from parsers.visible import visible
 from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions

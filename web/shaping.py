@@ -13,6 +13,8 @@ from urllib.parse import quote
 from markupsafe import Markup
 
 from correlator.model import subjects
+from correlator.model.categories import CATEGORIES
+from correlator.model.kinds import BUILT_IN_LANES
 from parsers.job_states import Phase, in_phase
 from parsers.node_states import kind_of_state
 from parsers.writers import in_words
@@ -20,10 +22,7 @@ from web.timerange import parse_time, rfc3339
 from web.zones import local, name_at
 
 #: The layers in the order in which a fault travels up, with their group on the axis.
-LAYERS = {
-    "switch": "Network", "link": "Network", "gpu": "GPU", "storage": "Storage", "kernel": "Host", "slurmd": "Slurm",
-    "slurmctld": "Slurm", "node": "Node state", "job": "Jobs",
-}  # fmt: skip
+LAYERS = {lane.name: lane.title for lane in BUILT_IN_LANES}
 
 
 @cache
@@ -42,11 +41,7 @@ SOURCE_LAYER = {
     "journald": "kernel", "slurmdbd": "slurmctld", "slurmstepd": "slurmd", "job_stdout": "job", "job_stderr": "job",
     "fabricmanager": "gpu", "dcgm": "gpu", "lustre": "storage", "nvme": "storage",
 }  # fmt: skip
-CATEGORY_WORDS = {
-    "infra.network": "network", "infra.gpu": "GPU", "infra.node": "node", "infra.storage": "storage",
-    "infra.scheduler": "scheduler", "app.error": "program", "app.oom": "memory", "app.timeout": "time limit",
-    "user.cancel": "cancelled by a person", "sched.preempt": "preempted", "unknown": "unknown",
-}  # fmt: skip
+CATEGORY_WORDS = {name: category.words for name, category in CATEGORIES.items()}
 #: States of runs by how they are coloured.
 BAD_STATES = in_phase(Phase.FAILED)
 STOPPED_STATES = in_phase(Phase.STOPPED, Phase.REQUEUED)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from correlator.edges.conditions.registry import conditions
+from correlator.edges.conditions.registry import tests
 from correlator.edges.scopes import scopes
 from correlator.edges.window_values import derived_values
 from correlator.facts.world import World
@@ -29,7 +29,7 @@ class EdgeFit:
     def __init__(self, world: World) -> None:
         self._world = world
         self._windows: dict[tuple[str, str | None, float | None], tuple[float, float, bool]] = {}
-        self.scopes, self.conditions = scopes(), conditions()
+        self.scopes, self.conditions = scopes(), tests()
 
     def window(self, edge: Edge, effect: Fact) -> tuple[float, float, bool]:
         """The window of an edge: the same for all effects without settings and a timeout of their own."""

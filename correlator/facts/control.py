@@ -49,7 +49,7 @@ TIME_LIMIT = Kind("time.limit", "slurmctld", "Slurm ended a job at a time limit.
 
 _PROLOG = Cause(
     "slurm.prolog_failure", "infra.scheduler", "the prolog failed on {host}", "a node failed its check before the job began",
-    (("Run the prolog by hand on {host}.", None), RESUME), unharmed="degraded",
+    (("Run the prolog by hand on {host}.", None), RESUME), unharmed="degraded", software=("os", "image"),
 )  # fmt: skip
 _PROLOG_EVERYWHERE = replace(
     _PROLOG, title="the prolog failed on every node that was tried ({nodes})", plain="the cluster's check before jobs failed on every node that was tried",

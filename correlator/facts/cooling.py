@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import TypedDict
 
-from correlator.facts.gpus import COOLING_S, COOLING_WORDS, THERMAL
+from correlator.facts.gpus import COOLING_S, COOLING_WORDS, SOFTWARE, THERMAL
 from correlator.facts.nodes.kinds import NODE_OVERHEATED
 from correlator.facts.world import World
 from correlator.model.attributes import COOLING
@@ -41,7 +41,7 @@ def _whose(cause: Cause, fact: Fact) -> Cause:
 _THROTTLED = Cause(
     "gpu.thermal", "infra.gpu", "GPUs of {count} nodes ({nodes}) were throttled by heat that began together", "many nodes were slowed by heat",
     (("Check the cooling that {nodes} share: coolant unit, pump, rack doors, air of the row.", None),),
-    short="{count} nodes too hot together", unharmed="degraded",
+    short="{count} nodes too hot together", unharmed="degraded", software=SOFTWARE,
     disproof="One of these nodes hot long before the others, or others behind the same cooling that stayed cool.",
 )  # fmt: skip
 

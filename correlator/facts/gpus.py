@@ -11,7 +11,7 @@ from typing import NotRequired, TypedDict
 from correlator.facts.world import World, bursts, bus_of, hosts_of
 from correlator.model.attributes import CODE, COOLING, FAMILY
 from correlator.model.attrs import Attr, attr, with_attr
-from correlator.model.kinds import Advice, Cause, Kind, literal
+from correlator.model.kinds import Advice, Cause, Grave, Kind, literal
 from correlator.model.measurements import Throttled
 from correlator.model.nouns import Event, Fact, in_order
 from parsers import xid as xid_catalogue
@@ -56,11 +56,47 @@ BRIDGE: Attr[bool] = attr("bridge")
 GPUS: Attr[list[str]] = attr("gpus")
 
 
+#: What of a node's software can have to do with a GPU.
+SOFTWARE = ("nvidia_driver", "kernel", "image")
+
+#: After these actions of NVIDIA's catalogue the GPU cannot be used before they are done.
+NEEDS_RESET = frozenset({"RESET_GPU", "RESTART_BM"})
+#: Xids of a GPU that went on: a row was replaced, many single bits were corrected (NVIDIA's catalogue,
+#: parsers/catalogue/xid.csv).
+_CORRECTED_XIDS = frozenset({"63", "92"})
+
+
+def _named(device: str | None) -> str:
+    return f"GPU {device}" if device else "a GPU"
+
+
+def _reset_asked(device: str | None, xid: int | None) -> str | None:
+    known = xid_catalogue.xids().get(xid) if xid is not None else None
+    if known is None or known.action not in NEEDS_RESET:
+        return None
+    return f"{_named(device)} reported Xid {known.code} ({known.text}); NVIDIA recommends: {known.advice}"
+
+
+def _lost(device: str | None, xid: int | None) -> str:
+    return f"{_named(device)} is lost; {xid_catalogue.ACTIONS['RESTART_BM']}"
+
+
+def _is_corrected_xid(event: Event) -> bool:
+    if event.kind == XID.name:
+        return str(event.entities.get("xid")) in _CORRECTED_XIDS
+    return _is_corrected(event)
+
+
+def _is_corrected(event: Event) -> bool:
+    words = f"{event.message} {event.entities.get('severity', '')}".lower()
+    return "corr" in words and "uncorr" not in words
+
+
 _FAILED = Cause(
     "gpu.xid", "infra.gpu", "GPU {device} of {host} reported Xid {code}", "a GPU failed",
     (("Drain {host}, reset or reboot it, and run the GPU's diagnostics.",
       "scontrol update nodename={host} state=drain reason='Xid {code}'"),),
-    short="Xid {code} on {host}", unharmed="degraded", words="gpu", family="gpu", began="the GPU failed",
+    short="Xid {code} on {host}", unharmed="degraded", words="gpu", family="gpu", began="the GPU failed", software=SOFTWARE,
     trivial=lambda world, fact: fact.attrs.get(FAMILY) in ("application", "consequence"),
     disproof="An error of the program printed before the Xid, or the same Xid following the run to other GPUs.",
 )  # fmt: skip
@@ -93,16 +129,19 @@ XID = Kind(
     witnesses=("kernel", "telemetry"),
     brief="Xid {code}", repeats_s=COMPLAINS_S, component="gpu", cause=_FAILED, variant=_with_nvidias_advice,
     measured=lambda fact: f"Xid {fact.attrs.get(CODE)} seen by telemetry", gauges=("temperature", "utilisation"),
+    signs={"gpu.xid": "corrected", "gpu.ecc": "corrected"}, corrected=_is_corrected_xid,
+    grave={"gpu.xid": Grave(_reset_asked, telling=True), "gpu.fallen_off_bus": Grave(_lost), "gpu.lost": Grave(_lost)},
 )  # fmt: skip
 
 PCIE_AER = Kind(
     "pcie.aer", "gpu", "A bus reported an uncorrected error, or many corrected ones.", AerStorm,
     witnesses=("kernel",),
     brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu", gauges=("replays",),
+    signs={"pcie.aer": "corrected"}, corrected=_is_corrected,
     cause=Cause(
         "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",
         (("Reseat or replace the device at {device} of {host}.", None),),
-        short="bus errors on {host}", unharmed="benign", words="gpu", family="gpu",
+        short="bus errors on {host}", unharmed="benign", words="gpu", family="gpu", software=("bios", "kernel", "nvidia_driver", "nic_"),
         disproof="The same errors going on for days without harm on this bus.",
     ),
 )  # fmt: skip
@@ -110,7 +149,7 @@ PCIE_AER = Kind(
 _HOT = Cause(
     "gpu.thermal", "infra.gpu", "GPUs of {host} were throttled by heat", "a GPU was slowed by heat",
     (("Check fans, coolant and inlet temperature of {host}.", None),),
-    short="GPUs of {host} too hot", unharmed="degraded", exhausted=True, family="gpu",
+    short="GPUs of {host} too hot", unharmed="degraded", exhausted=True, family="gpu", software=SOFTWARE,
     disproof="Steps that stay slow after the GPU has cooled, or other runs on the node that kept their pace.",
 )  # fmt: skip
 _HOT_BY_ITS_COOLING = replace(_HOT, title=_HOT.title + ", after its controller warned of the cooling")

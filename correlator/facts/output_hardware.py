@@ -13,10 +13,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import TypedDict
 
+from correlator.facts.gpus import SOFTWARE as SOFTWARE_OF_GPUS
 from correlator.facts.gpus import XID, bus, code_of, family_of
 from correlator.facts.jobs.lines import of_run
 from correlator.facts.jobs.output import file_lost, remembered
 from correlator.facts.storage import DISK_ERROR, STORAGE_OUTAGE
+from correlator.facts.storage import SOFTWARE as SOFTWARE_OF_STORAGE
 from correlator.facts.world import World, bursts
 from correlator.model.attributes import FAMILY, HOSTS, NAMELESS, RUNS, UNENDED
 from correlator.model.attrs import Attr, attr
@@ -46,10 +48,18 @@ USERS: Attr[int] = attr("users")
 NODES: Attr[int] = attr("nodes")
 
 
+#: Messages of CUDA, NVML and NVRM about a broken GPU, and their name in the contract's taxonomy. An "unspecified launch
+#: failure" is not among them: a program's own wild pointer causes it as well.
+_GPU = (
+    (re.compile(r"uncorrectable ecc|ecc error encountered|uncorrectable memory error", re.IGNORECASE), "gpu.ecc"),
+    (re.compile(r"gpu is lost|fallen off the bus|unable to determine the device handle", re.IGNORECASE), "gpu.lost"),
+    (re.compile(r"uncorrectable nvlink|nvlink error", re.IGNORECASE), "gpu.fabric_error"),
+)
+
 _GPU_FAILED = Cause(
     "gpu.xid", "infra.gpu", "a GPU of {host} failed, as the run's own output says", "a GPU failed",
     (("Collect the kernel log of {host}; look there for an Xid, and run the GPU's diagnostics.", None),),
-    short="a GPU of {host} failed", reported="a GPU failed",
+    short="a GPU of {host} failed", reported="a GPU failed", software=SOFTWARE_OF_GPUS,
 )  # fmt: skip
 
 
@@ -61,6 +71,7 @@ def _as_it_says(fact: Fact) -> Cause | None:
 GPU_IN_OUTPUT = Kind(
     "gpu.told", "job", "A run's output reports that its GPU failed, and no log reports it.", GpuInOutput,
     brief="GPU failed, as its run says", cause=_GPU_FAILED, variant=_as_it_says,
+    variants=tuple(replace(_GPU_FAILED, event=name) for _, name in _GPU),
 )  # fmt: skip
 
 DISK_IN_OUTPUT = Kind(
@@ -76,7 +87,7 @@ DISK_IN_OUTPUT = Kind(
 _STORAGE_FAILED = Cause(
     "storage.outage", "infra.storage", "{device} failed or timed out, as the output of {runs} says", "the shared storage failed",
     (("Check the servers of {device}, and the clients' kernel logs.", None),),
-    short="{device} failed", reported="a shared file system failed",
+    short="{device} failed", reported="a shared file system failed", software=SOFTWARE_OF_STORAGE,
     nameless="No log of a server or client tells why: the clients' kernel logs, or those of the file system's servers, would",
 )  # fmt: skip
 
@@ -98,14 +109,6 @@ STORAGE_IN_OUTPUT = Kind(
     "storage.told", "job", "The output of runs reports that a shared file system failed, and no log reports it.", StorageInOutput,
     brief="storage failed, as its runs say", cause=_STORAGE_FAILED, variant=_as_users_say,
 )  # fmt: skip
-
-#: Messages of CUDA, NVML and NVRM about a broken GPU, and their name in the contract's taxonomy. An "unspecified launch
-#: failure" is not among them: a program's own wild pointer causes it as well.
-_GPU = (
-    (re.compile(r"uncorrectable ecc|ecc error encountered|uncorrectable memory error", re.IGNORECASE), "gpu.ecc"),
-    (re.compile(r"gpu is lost|fallen off the bus|unable to determine the device handle", re.IGNORECASE), "gpu.lost"),
-    (re.compile(r"uncorrectable nvlink|nvlink error", re.IGNORECASE), "gpu.fabric_error"),
-)
 
 _OUTPUT = ("job_stdout", "job_stderr")
 _SAY_GPU = (

@@ -34,9 +34,10 @@ from correlator.facts.launches import detector as launches
 from correlator.facts.links import detector as links
 from correlator.facts.nodes import detector as nodes
 from correlator.facts.world import World
-from correlator.model.kinds import Cause, Kind, fill, undeclared
+from correlator.model.kinds import Cause, Grave, Kind, Sign, fill, undeclared
 from correlator.model.nouns import Fact, Revision
 from correlator.model.subjects import installed, packages, register
+from correlator.model.unchanged import Unchanged
 from parsers import extensions
 
 #: In the order in which they build on each other.
@@ -162,6 +163,51 @@ def once() -> Mapping[str, str]:
     return {kind.cause.repeated: kind.cause.event for kind in kinds().values() if kind.cause and kind.cause.repeated}
 
 
+@cache
+def causes() -> tuple[Cause, ...]:
+    """The root causes of all kinds, those with a name of their own in special facts of a kind included."""
+    return tuple(
+        cause for kind in kinds().values() for cause in ((kind.cause, *kind.variants) if kind.cause else kind.variants)
+    )
+
+
+@cache
+def names_of_category(category: str) -> frozenset[str]:
+    """The contract's names of all root causes of a category."""
+    return frozenset(name for one in causes() if one.category == category for name in (one.event, one.repeated) if name)
+
+
+@cache
+def software_of(event: str) -> tuple[str, ...]:
+    """The beginnings of the names of a node's software that can have to do with a root cause."""
+    found = {name for one in causes() if event and event in (one.event, one.repeated) for name in one.software}
+    return tuple(sorted(found))
+
+
+@cache
+def restarts() -> tuple[str, ...]:
+    """Root causes after which a machine starts again."""
+    return tuple(sorted({one.event for one in causes() if one.restarts}))
+
+
+@cache
+def signs() -> Mapping[str, tuple[Sign, Kind[Any]]]:
+    """Event of the catalogue -> what a line of it says of a device on the repair list, and the kind that declares it."""
+    return {event: (sign, kind) for kind in kinds().values() for event, sign in kind.signs.items()}
+
+
+@cache
+def events_with(*wanted: Sign) -> tuple[str, ...]:
+    """The events of the catalogue that say this of a device."""
+    return tuple(sorted(event for event, (sign, _) in signs().items() if sign in wanted))
+
+
+@cache
+def grave() -> Mapping[str, Grave]:
+    """Event of the catalogue -> why a node is unfit for jobs after a line of it."""
+    return {event: says for kind in kinds().values() for event, says in kind.grave.items()}
+
+
 def cause_of(fact: Fact) -> Cause:
     """The root cause that a fact is in an incident."""
     return kind_of(fact.kind).cause_of(fact)
@@ -204,20 +250,27 @@ def _try_texts(found: Sequence[Fact | Revision]) -> None:
 def conclude(world: World) -> list[Fact]:
     """Runs every detector; the result is sorted, so that it does not depend on detector internals.
 
-    An installed package's detector that raises, or whose facts do not fit the templates of their kind, is left out of
-    this pass; the log and the doubts of every verdict name it.
+    An installed package's detector that raises, that changes facts of others, or whose facts do not fit the templates of
+    their kind, is left out of this pass; the log and the doubts of every verdict name it.
     """
     world.declared = kinds()
+    before: Unchanged | None = None
     for detector in detectors():
         called = _brought().get(detector)
         if called is None:
             world.conclude(detector(world))
             continue
+        if before is None:
+            before = Unchanged(world.facts)
         try:
             found = list(detector(world))
             _try_texts(found)
+            before.check(world.facts)
             world.conclude(found)
+            before.remember(world.facts)
         except Exception as error:
+            world.facts = before.restored()
+            world._facts_by_kind, world._facts_by_job = (-1, {}), (-1, {})
             name = getattr(detector, "__qualname__", repr(detector))
             why = f"detector {name} of {called} raised {extensions.described(error)}"
             extensions.warn_once(f"{why}; it is left out of this pass", error)

@@ -27,7 +27,7 @@ class SwitchSilent(TypedDict):
 _CUT_OFF = Cause(
     "switch.failure", "infra.network", "{count} nodes ({nodes}) fell silent together, for a reason no log tells", "many nodes were cut off at once",
     (("Check what {nodes} share: switch, uplink and power.", None),),
-    short="{count} nodes fell silent together", surest=0.75,
+    short="{count} nodes fell silent together", surest=0.75, placed=True,
 )  # fmt: skip
 _UNREPORTED = replace(
     _CUT_OFF,

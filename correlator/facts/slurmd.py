@@ -32,7 +32,7 @@ SLURMD_CRASH = Kind(
     cause=Cause(
         "slurm.slurmd_crash", "infra.scheduler", "slurmd of {host} died", "Slurm's daemon on a node died",
         (("See why slurmd of {host} ended: journal, core file, memory. The node's network and machine were fine.", None),),
-        unharmed="degraded", family="software", began="slurmd died",
+        unharmed="degraded", family="software", software=("os", "image"), began="slurmd died",
         inferred_from="slurmd started again without having been stopped, and the machine had not booted",
         disproof="A boot of the machine, or a stop of slurmd by an administrator, at that time.",
     ),

@@ -33,13 +33,16 @@ class DiskError(TypedDict):
     read_only: bool
 
 
+#: What of a node's software can have to do with its shared storage.
+SOFTWARE = ("kernel", "os", "image")
+
 STORAGE_OUTAGE = Kind(
     "storage.outage", "storage", "Clients of a shared file system lost a target.", StorageOutage,
     witnesses=("kernel",),
     brief="storage target lost", timed=True, component="storage", told_s=300.0, reach=lambda fact: f"that use {fact.device}",
     cause=Cause(
         "storage.outage", "infra.storage", "storage target {device} was lost", "the shared storage failed",
-        (("Check the server of {device}.", None),), unharmed="degraded", exhausted=True, words="storage",
+        (("Check the server of {device}.", None),), unharmed="degraded", exhausted=True, words="storage", software=SOFTWARE,
         disproof="Other clients of the target working on during the outage, or the run's files lying elsewhere.",
     ),
 )  # fmt: skip

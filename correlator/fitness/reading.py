@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from correlator.facts.registry import families
+from correlator.facts.registry import families, grave
 from correlator.fitness.model import Answers, NodeFitness
 from correlator.fitness.rules import PROVEN, GraveLine, NodeIncident, Situation, judged
 from correlator.incidents import lemons
@@ -113,7 +113,10 @@ class _Situations:
     def _read_lines(self, proven: set[str]) -> None:
         failed = self._store.ask(questions.failed_validations(self._since))
         passed = self._passed(failed)
-        for rows, kept in ((self._store.ask(questions.grave_lines(self._since)), "lines"), (failed, "validations")):
+        for rows, kept in (
+            (self._store.ask(questions.grave_lines(grave(), self._since)), "lines"),
+            (failed, "validations"),
+        ):
             for row in rows:
                 believed = row["authority"] in NO_USERS or row["incident_id"] in proven
                 code = str(row["xid"] or "")

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from correlator.facts.registry import grave
 from correlator.facts.world import bus_of
 from correlator.fitness.model import Fitness, NodeFitness, Reason, in_order
 from correlator.repairs.model import Repair
 from parsers.node_states import NodeState, node_state
 from parsers.writers import in_words
-from parsers.xid import ACTIONS, xids
 
 #: An agent reports once a minute (collector/agent/agent.py, STATUS_EVERY_S); ten of them missing are a silence.
 AGENT_SILENT_S = 600.0
@@ -29,8 +29,6 @@ LINES_SILENT_S = 7200.0
 UNREPAIRED_S = 86_400.0
 #: Below this confidence an incident does not prove its lines (an unproven one has 0.5 at most).
 PROVEN = 0.8
-#: After these actions of NVIDIA's catalogue the GPU cannot be used before they are done.
-NEEDS_RESET = frozenset({"RESET_GPU", "RESTART_BM"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,7 @@ def _of_gpus(known: Situation) -> Iterator[Reason]:
         reason = _of_gpu(known, line)
         if reason is None:
             continue
-        rank = (list(Fitness).index(reason.verdict), line.event == "gpu.xid", line.last)
+        rank = (list(Fitness).index(reason.verdict), grave()[line.event].telling, line.last)
         gpu = bus_of(line.device) if line.device else ""
         if gpu not in gravest or rank > gravest[gpu][0]:
             gravest[gpu] = (rank, reason)
@@ -145,7 +143,7 @@ def _of_gpus(known: Situation) -> Iterator[Reason]:
 
 
 def _of_gpu(known: Situation, line: GraveLine) -> Reason | None:
-    text = _gpu_text(line)
+    text = grave()[line.event].says(line.device, line.xid)
     if text is None or (known.booted is not None and known.booted > line.last):
         return None
     verdict = Fitness.UNFIT
@@ -154,17 +152,6 @@ def _of_gpu(known: Situation, line: GraveLine) -> Reason | None:
     elif known.undrained is not None and known.undrained > line.last:
         text, verdict = f"{text}; it was taken out of DRAIN since, without a reboot", Fitness.DOUBTFUL
     return Reason(verdict, text, line.message, line.since)
-
-
-def _gpu_text(line: GraveLine) -> str | None:
-    """What a line says that needs a reset; None if it needs none."""
-    gpu = f"GPU {line.device}" if line.device else "a GPU"
-    if line.event != "gpu.xid":
-        return f"{gpu} is lost; {ACTIONS['RESTART_BM']}"
-    xid = xids().get(line.xid) if line.xid is not None else None
-    if xid is None or xid.action not in NEEDS_RESET:
-        return None
-    return f"{gpu} reported Xid {xid.code} ({xid.text}); NVIDIA recommends: {xid.advice}"
 
 
 def _of_validations(known: Situation) -> Iterator[Reason]:

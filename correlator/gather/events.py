@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from correlator.gather import kernel_lines, unstamped_lines
 from correlator.model.json_text import from_json, sorted_json
+from correlator.model.kinds import BUILT_IN_LANES
 from correlator.model.moments import _EPOCH, _MICROSECOND, all_seconds
 from correlator.model.nouns import Event
 from correlator.model.subjects import layers
@@ -49,10 +50,8 @@ DEVICE_KEYS = ("port", "ibdev", "interface", "pci", "gpu_uuid", "nvswitch", "lus
 
 _SPECIFIC = {name: place for place, name in enumerate(DEVICE_KEYS)}
 
-_LAYERS = {
-    "nic": "link", "fabric": "link", "switch": "switch", "gpu": "gpu", "storage": "storage", "job": "job",
-    "kernel": "kernel", "pcie": "kernel", "platform": "kernel", "sys": "node",
-}  # fmt: skip
+#: The lane of a family of events.
+_LANE_OF = {family: lane.name for lane in BUILT_IN_LANES for family in lane.families}
 
 #: The prefixes that different files put before the same message.
 _COPY_NOISE = r"^(?:\[\s*\d+\.\d+\]\s*|\[[^\]]*\]\s*|(?:error|debug\d?|verbose|info|fatal):\s*|slurm[a-z]*(?:-\S+?)?(?:\[\d+\])?:\s*)+"
@@ -72,7 +71,7 @@ def device_of(entities: dict[str, Any]) -> str | None:
 def layer_of(event: str, source: str | None) -> str:
     if event.startswith("slurm."):
         return source if source in ("slurmctld", "slurmd") else "slurmd" if source == "slurmstepd" else "slurmctld"
-    return _LAYERS.get(event.split(".", 1)[0]) or layers().get(event, "node")
+    return _LANE_OF.get(event.split(".", 1)[0]) or layers().get(event, "node")
 
 
 def with_unstamped(

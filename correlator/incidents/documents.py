@@ -19,40 +19,12 @@ from correlator.incidents.rivals import denials, rival_rows
 from correlator.incidents.rows import event_row, folded, run_summary, spans
 from correlator.incidents.steps import chain_rows, mind_changed_by
 from correlator.model.attributes import CODE, INFERRED
+from correlator.model.categories import CATEGORIES
 from correlator.model.json_text import sorted_json
 from correlator.model.nouns import Event, Fact, Run
 from correlator.model.time_texts import stamp
 from correlator.verdicts.cancellations import not_by_its_user
 from correlator.verdicts.verdict import Verdict
-
-_HEADLINE = {
-    "app.error": "Your program ended by its own error.",
-    "app.oom": "Your job needed more memory than it had asked for.",
-    "app.timeout": "Your job reached its time limit.",
-    "user.cancel": "Your job was cancelled.",
-    "sched.preempt": "Slurm preempted your job for one of higher priority.",
-    "unknown": "What was collected does not tell why your job ended.",
-}
-
-_ADVICE = {
-    "app.oom": "Ask for more memory (--mem, --mem-per-gpu) or use less.",
-    "app.timeout": "Ask for more time (--time), or write checkpoints and continue from them.",
-    "app.error": "Look at the marked lines of the output.",
-    "unknown": "If it happens again on other nodes, suspect the program; on the same nodes, show this page to the operators.",
-}
-
-#: Replaces the advice for ``app.error`` if no line of the output shows an error.
-_UNPRINTED = "No line of its output that was collected tells why. Look at what the program wrote elsewhere, and at its exit code."
-
-#: Replace headline and advice for a run that somebody else than its user cancelled.
-_NOT_BY_YOU = "Your job was cancelled, and not by you."
-_ASK_THEM = "Ask the operators of the cluster why it was cancelled."
-
-_CHANGE = {
-    "app": "A fault of a node, link or GPU of this run that its logs did not show until now.",
-    "unknown": "A log of the run's nodes, switches or output that was not collected.",
-}
-
 
 #: How often the root of each incident came, by the identity of its fact; once if absent.
 Times = Mapping[int, int]
@@ -165,8 +137,7 @@ def _events(incident: Incident) -> list[dict[str, Any]]:
 
 def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident: Incident | None) -> dict[str, Any]:
     root = verdict.root
-    infra = verdict.category.startswith("infra.")
-    side = "infra" if infra else "unknown" if verdict.category == "unknown" else "app"
+    category = CATEGORIES[verdict.category]
     evidence = _evidence(verdict)
     return {
         "category": verdict.category, "incident_id": incident.id if incident else None, "confidence": round(verdict.confidence, 4),
@@ -181,10 +152,10 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
             *world.accounting_time.words(), *world.left_out])),
         "advice": _advice(verdict, incident),
         "headline": _headline(verdict),
-        "your_code": False if infra else True if verdict.category.startswith("app.") else None,
+        "your_code": category.your_code,
         "change_my_mind": " ".join(
             [
-                cause_of(root).disproof if infra and root else _CHANGE.get(side, _CHANGE["unknown"]),
+                cause_of(root).disproof if category.infra and root else category.change,
                 *_proof_of_denied(verdict), *_minds_changed(verdict),
             ]
         ), **run_summary(verdict.run),
@@ -223,7 +194,8 @@ def _minds_changed(verdict: Verdict) -> list[str]:
 
 
 def _headline(verdict: Verdict) -> str:
-    root = verdict.root if verdict.category.startswith("infra.") else None
+    category = CATEGORIES[verdict.category]
+    root = verdict.root if category.infra else None
     blame = f"Your job died because {cause_of(root).plain}, not because of your code." if root else ""
     if verdict.unstarted:
         return f"Your program never started: {verdict.unstarted}. {blame}".rstrip()
@@ -231,19 +203,20 @@ def _headline(verdict: Verdict) -> str:
         return blame
     if verdict.headline:
         return verdict.headline
-    if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
-        return _NOT_BY_YOU
-    return _HEADLINE.get(verdict.category, "")
+    if category.by_others and not_by_its_user(verdict.run):
+        return category.by_others.headline
+    return category.headline
 
 
 def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, Any]]:
     if incident:
         return sentences.advice(incident)
-    text = verdict.advice or _ADVICE.get(verdict.category)
-    if not verdict.advice and verdict.category == "app.error" and not verdict.own:
-        text = _UNPRINTED
-    if verdict.category == "user.cancel" and not_by_its_user(verdict.run):
-        text = _ASK_THEM
+    category = CATEGORIES[verdict.category]
+    text = verdict.advice or category.advice
+    if not verdict.advice and category.unprinted and not verdict.own:
+        text = category.unprinted
+    if category.by_others and not_by_its_user(verdict.run):
+        text = category.by_others.advice
     return [{"text": text, "command": None}] if text else []
 
 

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from correlator.evidence.calibration import expected_error
-from correlator.model.kinds import CATEGORIES
+from correlator.model.categories import CATEGORIES
 from parsers.moments import utc
 from store import run_names
 from store.errors import NoSuchTable

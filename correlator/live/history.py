@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from correlator.detections import detections
-from correlator.facts.registry import root_event
+from correlator.facts.registry import cause_of
 from correlator.incidents.documents import undated
 from correlator.incidents.incident import Incident
 from correlator.live.changes import everything
@@ -223,9 +223,7 @@ class _Heirs:
             same_place = story.get("host") in incident.hosts
             same_device = same_place and incident.root.device == story.get("device")
             score = 10 * len(common) + 2 * same_device + same_place
-            if score >= 2 or (
-                score == 1 and not story.get("jobs") and root_event(incident.root, incident.times) == "switch.failure"
-            ):
+            if score >= 2 or (score == 1 and not story.get("jobs") and cause_of(incident.root).placed):
                 shared[incident.id] = score
         return min(shared, key=lambda i: (-shared[i], i)) if shared else None
 

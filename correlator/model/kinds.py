@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from string import Formatter
 from typing import Any, Generic, Literal, TypedDict, TypeVar, cast, get_args, get_type_hints
 
 from correlator.model.attributes import HOSTS, RUNS
 from correlator.model.attrs import Attrs, by_name
+from correlator.model.categories import CATEGORIES
 from correlator.model.nouns import Event, Fact
 from parsers.hostlist import fold
 
@@ -26,24 +27,32 @@ Severity = Literal["benign", "degraded"]
 #: less apart, and a tick looks no further back (live/reach.py).
 TOLD_S = 900.0
 
-#: The lanes of the time axis: ``layer`` of a kind is one of them.
-LANES = ("switch", "link", "gpu", "storage", "kernel", "slurmd", "slurmctld", "node", "job")
-
 
 @dataclass(frozen=True)
 class Lane:
-    """A lane of a package: the ``layer`` of its kinds, the heading on the time axis, and the built-in lane that it follows."""
+    """A lane of the time axis: the ``layer`` of its kinds, and the heading on the axis.
+
+    A lane of a package names the built-in one that it is ``after``. ``families``: the beginnings of the names of events
+    that are on it ("nic" of ``nic.link_down``); a package names its events one by one (``Kind.events``).
+    """
 
     name: str
     title: str
-    after: str
+    after: str = ""
+    families: tuple[str, ...] = ()
 
 
-#: The contract's categories: ``category`` of a cause is one of them, and an operator's answer may name one.
-CATEGORIES = (
-    "infra.network", "infra.gpu", "infra.node", "infra.storage", "infra.scheduler", "app.error", "app.oom", "app.timeout",
-    "user.cancel", "sched.preempt", "unknown",
+#: In the order in which a fault travels up. Slurm's events are on the lane of the daemon that wrote them.
+BUILT_IN_LANES = (
+    Lane("switch", "Network", families=("switch",)), Lane("link", "Network", families=("nic", "fabric")),
+    Lane("gpu", "GPU", families=("gpu",)), Lane("storage", "Storage", families=("storage",)),
+    Lane("kernel", "Host", families=("kernel", "pcie", "platform")), Lane("slurmd", "Slurm"), Lane("slurmctld", "Slurm"),
+    Lane("node", "Node state", families=("sys",)), Lane("job", "Jobs", families=("job",)),
 )  # fmt: skip
+
+#: Their names: ``layer`` of a kind is one of them, or of a package's.
+LANES = tuple(lane.name for lane in BUILT_IN_LANES)
+
 
 #: A sentence of advice and, where one helps, a command.
 Advice = tuple[str, str | None]
@@ -80,7 +89,7 @@ class Instead:
 class Cause:
     """A kind of fact as the root cause of an incident."""
 
-    #: The contract's name of the root cause, and its category.
+    #: The contract's name of the root cause, and its category (model/categories.py).
     event: str
     category: str
     #: What broke, as a clause of an incident's title.
@@ -127,6 +136,13 @@ class Cause:
     family: str = ""
     #: What to do in place of ``advice``.
     instead: Instead = Instead()
+    #: The beginnings of the names of a node's software that can have to do with it ("nic_" of ``nic_firmware``), as its
+    #: agent reports them (collector/agent/sources/software.py).
+    software: tuple[str, ...] = ()
+    #: Does the machine start again after it? Then its links come back with it, and nothing logs that.
+    restarts: bool = False
+    #: Is it known by its place alone? Then one that hurt no run goes on as another at this place, whatever its device.
+    placed: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,6 +171,24 @@ class Band:
     text: str
 
 
+#: What a line says of a device on the repair list. down, up: it lost its link, it has it again. state: one of both.
+#: trouble: its driver names it. spared: another took over. errors: it corrupted data. optics: its light or its module is
+#: out of limits. corrected: it may have corrected an error by itself (``Kind.corrected``).
+Sign = Literal["down", "up", "state", "trouble", "spared", "errors", "optics", "corrected"]
+
+
+@dataclass(frozen=True)
+class Grave:
+    """An event after which a node is unfit for jobs.
+
+    ``says(device, xid)``: what a line of it says of the device, and what to do; None if it needs nothing.
+    """
+
+    says: Callable[[str | None, int | None], str | None]
+    #: Does it say more than other events about the same fault?
+    telling: bool = False
+
+
 @dataclass(frozen=True, eq=False)
 class Kind(Generic[A]):
     """A kind of fact."""
@@ -175,6 +209,8 @@ class Kind(Generic[A]):
     cause: Cause | None = None
     #: ``variant(fact)``: another cause for special facts of the kind, or None.
     variant: Callable[[Fact], Cause | None] | None = None
+    #: Those of them that have a name of their own.
+    variants: tuple[Cause, ...] = ()
     #: The sources that have a line about it if it is true. A verdict is less sure for each that was not collected.
     witnesses: tuple[Source, ...] = ()
     #: Later facts of the same device within this many seconds belong to the same incident.
@@ -204,6 +240,14 @@ class Kind(Generic[A]):
     #: Within this many seconds after it began, the lines that show it have been written: a run that ended before is not
     #: explained by it later (verdicts/horizon.py).
     told_s: float = TOLD_S
+    #: For the end of a run: what may still be reported that changes its verdict.
+    awaited: str = "causes of its end may be reported"
+    #: For a device of which the repair list counts lines: event of the catalogue -> what a line of it says.
+    signs: Mapping[str, Sign] = field(default_factory=dict)
+    #: ``corrected(event)``: did the device correct an error by itself, and go on?
+    corrected: Callable[[Event], bool] | None = None
+    #: For a device without which a node is unfit for jobs: event of the catalogue -> what such a line says.
+    grave: Mapping[str, Grave] = field(default_factory=dict)
 
     def fact(
         self, start: float, end: float | None, sigma: float, host: str | None = None, device: str | None = None,
@@ -241,15 +285,19 @@ _WORDS = frozenset({"code", "behind", "host", "device", "what", "runs", "nodes",
 
 
 def misplaced(kind: Kind[Any], lanes: Sequence[str] = LANES) -> list[str]:
-    """A lane, a category or a source of a declaration that does not exist.
+    """A lane, a category, a sign or a source of a declaration that does not exist.
 
     Readers would not find such a fact where they look for it.
     """
     wrong = []
     if kind.layer not in lanes:
         wrong.append(f"there is no lane {kind.layer!r}, but {', '.join(lanes)}")
-    if kind.cause is not None and kind.cause.category not in CATEGORIES:
-        wrong.append(f"there is no category {kind.cause.category!r}, but {', '.join(CATEGORIES)}")
+    for cause in (kind.cause, *kind.variants):
+        if cause is not None and cause.category not in CATEGORIES:
+            wrong.append(f"there is no category {cause.category!r}, but {', '.join(CATEGORIES)}")
+    for sign in kind.signs.values():
+        if sign not in get_args(Sign):
+            wrong.append(f"there is no sign {sign!r}, but {', '.join(get_args(Sign))}")
     for source in kind.witnesses:
         if source not in SOURCES:
             wrong.append(f"there is no source {source!r}, but {', '.join(SOURCES)}")

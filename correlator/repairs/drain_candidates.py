@@ -10,17 +10,18 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from correlator.facts.registry import events_with
 from correlator.repairs.model import Repair, Rows
 from correlator.repairs.remedies import is_drain
-from correlator.repairs.repairs import DAYS, DEVICE_KINDS, OWN_ROOTS, repairs
+from correlator.repairs.repairs import DAYS, OWN_ROOTS, repairs
 from parsers.moments import later, rfc3339
 from store.errors import NoSuchTable
 from store.questions import drain_decisions, triage
 
-#: Lines that say that a device came back, or took over, tell of no fault.
-FAULT_KINDS = tuple(kind for kind in DEVICE_KINDS if kind not in {"nic.link_up", "switch.port_up", "nic.failover"})
-#: Lines that say whether a link is down or up.
-DOWNS, UPS = ("nic.link_down", "switch.port_down"), ("nic.link_up", "switch.port_up")
+
+def _of_faults() -> tuple[str, ...]:
+    """Lines that say that a device came back, or that another took over, tell of no fault."""
+    return events_with("down", "state", "trouble", "errors", "optics", "corrected")
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,13 @@ def _candidate(store: Rows, repair: Repair) -> Candidate:
         return tuple(_witness(row) for row in store.ask(asked))
 
     found = Candidate(
-        repair.cluster, repair.host, repair.device, repair.action, repair.down, states=lines(None, DOWNS + UPS),
-        told=max((one.time for one in lines(None, FAULT_KINDS)), default=None),
+        repair.cluster, repair.host, repair.device, repair.action, repair.down, states=lines(None, events_with("down", "up")),
+        told=max((one.time for one in lines(None, _of_faults())), default=None),
     )  # fmt: skip
     if not own:
         return found
     name = own[-1]["incident_id"]
-    return replace(found, incident=name, wrong=_is_wrong(store, [name]), witnesses=lines(name, FAULT_KINDS))
+    return replace(found, incident=name, wrong=_is_wrong(store, [name]), witnesses=lines(name, _of_faults()))
 
 
 def _witness(row: Mapping[str, Any]) -> Witness:
@@ -122,4 +123,4 @@ def _is_wrong(store: Rows, names: Collection[str]) -> bool:
         return False
 
 
-__all__ = ["DOWNS", "Candidate", "Witness", "candidates"]
+__all__ = ["Candidate", "Witness", "candidates"]

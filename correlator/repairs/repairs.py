@@ -22,6 +22,7 @@ from correlator.facts.link_tracks import Place, by_link, place_of
 from correlator.facts.links import detector as link_facts
 from correlator.facts.links.kinds import LINK_ERRORS, LINK_OUTAGE
 from correlator.facts.links.together import TOGETHER_S
+from correlator.facts.registry import names_of_category, signs
 from correlator.facts.world import World, bus_of
 from correlator.incidents.incidents import FLAP_GAP_S
 from correlator.incidents.lemons import FALSE_NAMES, LARGEST_TAIL, LEAST, PRIOR_SHAPE, tail
@@ -48,20 +49,10 @@ _BEFORE = timedelta(days=1)
 #: Links settle for this long after the kernel has started (correlation.md, benign suppression).
 BOOT_S = 120.0
 
-_STATES = ("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up", "fabric.sm_event")
-_NAMES = ("nic.error", "nic.module_event", "nic.failover")
-#: What a cable or its optics report about themselves: corrupted data, and light or modules out of their limits.
-_SIGNS = {"fabric.link_errors": "errors", "switch.optic_warning": "optics", "nic.module_event": "optics"}
+#: What is counted of the lines of a cable and its optics.
+_COUNTED = ("errors", "optics")
 #: Severities of a sign: modules are also plugged and unplugged, which is none.
 _SERIOUS = frozenset({"warning", "error", "err", "critical", "crit", "alert", "emerg"})
-#: Xids of a GPU that went on: a row was replaced, many single bits were corrected (NVIDIA's catalogue,
-#: parsers/catalogue/xid.csv).
-_CORRECTED_XIDS = frozenset({63, 92})
-_GPU = ("gpu.ecc", "gpu.xid", "pcie.aer")
-#: What a device or the other end of its cable says about the device.
-DEVICE_KINDS = frozenset({*_STATES, *_NAMES, *_SIGNS, *_GPU})
-_KINDS = sorted({*DEVICE_KINDS, "kernel.boot"})
-
 #: Root causes that are the link's own; an outage in an incident with another root cause is explained by that.
 OWN_ROOTS = frozenset(
     event
@@ -135,7 +126,8 @@ def events_by_cluster(
 ) -> dict[str | None, list[tuple[Event, str | None]]]:
     """By cluster: events with the incident that each belongs to."""
     found: defaultdict[str | None, list[tuple[Event, str | None]]] = defaultdict(list)
-    for row in store.ask(repair_list.events_of_devices(_KINDS, later(since, -_BEFORE), until)):
+    kinds = sorted({*signs(), "kernel.boot"})
+    for row in store.ask(repair_list.events_of_devices(kinds, later(since, -_BEFORE), until)):
         entities = from_json(row["entities"]) if row["entities"] else {}
         moment = row["time"] / 1e6
         event = Event(
@@ -222,7 +214,7 @@ def _links(
 ) -> _Listed:  # fmt: skip
     begin, end = _s(since), _s(until)
     home = {event.id: incident for event, incident in pairs if incident}
-    tracks = by_link((event for event, _ in pairs if event.kind not in _GPU), fleet.site)
+    tracks = by_link((event for event, _ in pairs if not _corrects(event)), fleet.site)
     boots = _boots(event for event, _ in pairs)
     signs = _signs(tracks, fleet.site, home, begin)
     listed: dict[Place, tuple[Repair, list[Fact]]] = {}
@@ -308,9 +300,10 @@ def _signs(
     tracks: Mapping[Place, list[Event]], site: Site, home: Mapping[str, str], begin: float
 ) -> dict[Place, _Signs]:  # fmt: skip
     found: defaultdict[Place, _Signs] = defaultdict(_Signs)
+    counted = {event: sign for event, (sign, _) in signs().items() if sign in _COUNTED}
     for (host, known), events in tracks.items():
         for event in events:
-            sort = _SIGNS.get(event.kind)
+            sort = counted.get(event.kind)
             if sort is None or event.time < begin or not event.device or (event.severity or "warning") not in _SERIOUS:
                 continue
             counts = found[(host, known or place_of(event, site)[1] or event.device)]
@@ -377,7 +370,7 @@ def _gpus(
     begin = _s(since)
     groups: defaultdict[tuple[str, str], list[tuple[Event, str | None]]] = defaultdict(list)
     for event, home in pairs:
-        if event.kind in _GPU and event.host and event.device and event.time >= begin and _is_corrected(event):
+        if event.host and event.device and event.time >= begin and _is_corrected(event):
             groups[(event.host, bus_of(event.device))].append((event, home))
     listed: _Listed = []
     for (host, device), events in sorted(groups.items()):
@@ -386,18 +379,21 @@ def _gpus(
             continue
         repair.first, repair.last = moment_of(events[0][0].time), moment_of(events[-1][0].time)
         for name in {i for _, i in events if i}:
-            of_gpus = name in incidents and incidents[name].root.startswith(("gpu.", "pcie."))
+            of_gpus = name in incidents and incidents[name].root in names_of_category("infra.gpu")
             _blame(repair, incidents[name] if of_gpus else None, [name])
         listed.append((repair, [(e.time, e.last) for e, _ in events]))
     _stand([repair for repair, _ in listed], fleet)
     return listed
 
 
+def _corrects(event: Event) -> bool:
+    """Is it of an event that says so of a device that corrects errors by itself?"""
+    return event.kind in signs() and signs()[event.kind][0] == "corrected"
+
+
 def _is_corrected(event: Event) -> bool:
-    if event.kind == "gpu.xid":
-        return str(event.entities.get("xid")) in {str(code) for code in _CORRECTED_XIDS}
-    words = f"{event.message} {event.entities.get('severity', '')}".lower()
-    return "corr" in words and "uncorr" not in words
+    corrected = signs()[event.kind][1].corrected if _corrects(event) else None
+    return corrected is not None and corrected(event)
 
 
 # ---------------------------------------------------------------------------------------------------------------- runs
@@ -420,4 +416,4 @@ def _name_runs(store: Rows, cluster: str | None, listed: _Listed) -> None:
         repair.slowed = sorted(names.get(key, key) for key in repair.slowed)
 
 
-__all__ = ["DAYS", "DEVICE_KINDS", "OWN_ROOTS", "Repair", "RepairList", "advise", "repairs"]
+__all__ = ["DAYS", "OWN_ROOTS", "Repair", "RepairList", "advise", "repairs"]

@@ -1,4 +1,9 @@
-"""What is uncertain about a cause: doubts for the reader, and limits of the confidence."""
+"""What is uncertain about a cause: doubts for the reader, and limits of the confidence.
+
+What a kind of fact says of itself is in its declaration (``Cause.surest``, ``doubt``, ``nameless``). The rules here name
+kinds as well, but are no tables of them: each weighs a fact against the rest of its world (who else held the GPU, what else
+fell silent, which clock is off), which is judgement and cannot be a field.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 from correlator.clocks.clocks import ENDS_S
-from correlator.edges.conditions.links import may_be_back_too_late, name_of
+from correlator.edges.conditions.links import FABRIC_LINK, may_be_back_too_late, name_of
 from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.weigh import density, describe_cause
 from correlator.facts.gpu_holders import gpus_on, may_hold_as_well, unproven
@@ -74,7 +79,7 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"The reason was seen {root.attrs[POLLED]:.0f} s after the end: somebody may have given it to a node that was lost already"
         )
-    if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and "fabric link" in verdict.chain.hops[0].edge.requires:
+    if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and FABRIC_LINK in verdict.chain.hops[0].edge.requires:
         verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
         verdict.doubts.append(
             f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from correlator.model.kinds import CATEGORIES
+from correlator.model.categories import CATEGORIES
 
 HERE = Path(__file__).parent / "endings"
 

@@ -10,21 +10,15 @@ out yet.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from correlator.edges.conditions.declaration import OfRun
+from correlator.edges.conditions.registry import conditions
 from correlator.evidence.weigh import Weigher, describe_cause
 from correlator.facts.jobs.detector import COMPLETES_S
-from correlator.facts.jobs.kinds import (
-    RUN_CANCELLED,
-    RUN_FAILED,
-    RUN_NODE_FAIL,
-    RUN_OOM,
-    RUN_PREEMPTED,
-    RUN_REQUEUED,
-    RUN_TIMEOUT,
-)
+from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED
 from correlator.facts.registry import kind_of
 from correlator.facts.world import World
 from correlator.model.attributes import WORDS
@@ -45,26 +39,6 @@ LONG_AGO_S = 7 * 3600.0
 #: Nodes of one run that are awaited at most. More of them are a job of the whole cluster, of which some node is always
 #: silent.
 AWAITED_NODES = 128
-
-#: What may follow, by the kind of end.
-_WHAT = {
-    RUN_NODE_FAIL.name: "causes of a lost node may be reported",
-    RUN_FAILED.name: "causes of a failure may be reported",
-    RUN_TIMEOUT.name: "causes of a missed time limit may be reported",
-    RUN_CANCELLED.name: "causes of a cancellation may be reported",
-    RUN_REQUEUED.name: "causes of a requeue may be reported",
-    RUN_OOM.name: "the last lines of a job may arrive",
-    RUN_PREEMPTED.name: "the last lines of a job may arrive",
-}
-
-#: Requirements of edges that depend on the run alone, and whether an unknown cause could meet them.
-_OF_RUN: dict[str, Callable[[Run, Fact], bool]] = {
-    "several nodes": lambda run, end: len(run.nodes) != 1,
-    "run hardly began": lambda run, end: run.start is None or end.start - run.start <= HARDLY_S,
-}
-
-#: A prolog that fails after 120 s ended no run, and it ends one within 120 s (edge E38).
-HARDLY_S = 300.0
 
 
 @dataclass(slots=True)  # treated as immutable: there is one for each verdict
@@ -88,7 +62,7 @@ class _Awaits(NamedTuple):
 
     edge: Edge
     told: float
-    could_be: Sequence[Callable[[Run, Fact], bool]]
+    could_be: Sequence[OfRun]
 
 
 class Horizons:
@@ -113,7 +87,7 @@ class Horizons:
             until = max(until, self._last_of(cause) + TOLD_S)
         lasting = next((f for f in causes if _may_end_otherwise(f)), None)
         return Horizon(
-            ended, until, _WHAT.get(end.kind, "causes of its end may be reported"),
+            ended, until, kind_of(end.kind).awaited,
             describe_cause(self.world, lasting) if lasting is not None else "", _awaited(verdict),
         )  # fmt: skip
 
@@ -151,7 +125,8 @@ def _by_effect(edges: Iterable[Edge]) -> Mapping[str, Sequence[_Awaits]]:
     found: defaultdict[str, list[_Awaits]] = defaultdict(list)
     for edge in edges:
         told = max(kind_of(cause).told_s for cause in edge.cause)
-        could_be = [may for word, may in _OF_RUN.items() if word in edge.requires]
+        required = [conditions()[name] for name in edge.requires]
+        could_be = [one.of_run for one in required if one.of_run is not None]
         for kind in edge.effect:
             found[kind].append(_Awaits(edge, told, could_be))
     for some in found.values():

@@ -11,7 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from correlator.repairs.drain_candidates import DOWNS, Candidate
+from correlator.facts.registry import events_with
+from correlator.repairs.drain_candidates import Candidate
 from faultline.config import DrainAdvisor
 from faultline.drains.record import FAILED, INTENDED, TAKEN_OVER, UNDONE, Step
 from faultline.drains.slurm_nodes import SlurmNode
@@ -102,13 +103,13 @@ def _is_witnessed(known: Known, one: Candidate) -> str:
 
 def _is_down(known: Known, one: Candidate) -> str:
     """Whether a link that the list has as down is so by the word of what is no user: any line can say that to the list."""
-    downs = [seen.time for seen in one.states if seen.event in DOWNS]
+    downs = [seen.time for seen in one.states if seen.event in events_with("down")]
     if not one.down:
         return ""
     if not downs:
         return "nothing that no user can write says that the link is down now"
     for seen in one.states:
-        if seen.event not in DOWNS and seen.time > max(downs) - CLOCKS:
+        if seen.event not in events_with("down") and seen.time > max(downs) - CLOCKS:
             return f"the link is up again by {seen.host}'s line of {seen.time:%Y-%m-%d %H:%M:%S} UTC"
     return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
+from correlator.facts.registry import restarts
 from parsers.moments import later
 from queries.reports.model import Column, Section, Span, Timeline
 from queries.reports.reader import Reader
@@ -20,7 +21,7 @@ def network(reader: Reader) -> Section:
         Column("open", "Never seen up again", "count"), Column("jobs", "Jobs hurt", "count"),
         Column("first_seen", "First", "time"), Column("last_seen", "Last", "time"),
     ]  # fmt: skip
-    links = reader.rows(outages.per_link(reader.period))
+    links = reader.rows(outages.per_link(reader.period, restarts()))
     cause_columns = [Column("cause", "Cause", "name"), Column("host", "Host", "name"), Column("device", "Device", "name"), Column("start", "Start", "time"),
             Column("severity", "Severity", "name"), Column("jobs", "Jobs hurt", "count"), Column("title", "What happened")]  # fmt: skip
     return Section(
@@ -34,7 +35,7 @@ def network(reader: Reader) -> Section:
 
 def _timeline(reader: Reader) -> tuple[Timeline, ...]:
     lanes: dict[str, list[Span]] = {}
-    for row in reader.rows(outages.spans(reader.period)):
+    for row in reader.rows(outages.spans(reader.period, restarts())):
         name = f"{reader.called(row['host'], row['cluster'])} {row['device']}".strip()
         length = f"{(row['end'] - row['start']).total_seconds():.1f} s" if row["end"] else "not seen up again"
         lanes.setdefault(name, []).append(

@@ -29,8 +29,6 @@ from store.tables import EVENTS, INCIDENTS, LINES, NODES, RUNS, SOURCES, STATES
 
 E, L, N, S = EVENTS.c, LINES.c, INCIDENTS.c, STATES.c
 
-#: Lines after which a GPU or the machine needs a person.
-GRAVE = ("gpu.xid", "gpu.fallen_off_bus", "gpu.lost")
 #: Programs that validate a node.
 VALIDATORS = ("healthagent", "nhc", "jetpack", "jetpackd")
 _FAILED = ("error", "err", "critical", "crit", "alert", "emerg")
@@ -38,11 +36,11 @@ _FAILED = ("error", "err", "critical", "crit", "alert", "emerg")
 _ABOUT_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "sacct_json", "squeue", "scontrol", "jobcomp", "sinfo")
 
 
-def grave_lines(since: datetime) -> sa.Select[Any]:
-    """Lines of ``GRAVE`` since a time, folded: per host, device, Xid, writer and incident the last ``time`` and its
+def grave_lines(events: Collection[str], since: datetime) -> sa.Select[Any]:
+    """Lines of some events since a time, folded: per host, device, Xid, writer and incident the last ``time`` and its
     ``message``, the first time (``since``) and their number ``lines``."""
     xid = json_text(E.entities, "$.xid").label("xid")
-    return _folded(xid, one_of(E.event, GRAVE), E.time >= since)
+    return _folded(xid, one_of(E.event, sorted(events)), E.time >= since)
 
 
 def failed_validations(since: datetime) -> sa.Select[Any]:

@@ -21,8 +21,8 @@ _KINDS = ("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up")
 
 
 @cache
-def _outages() -> sa.CTE:
-    """Outages: cluster, host ('' if unnamed), device, side (nic or switch), start, end, incident_id."""
+def _outages(restarts: tuple[str, ...]) -> sa.CTE:
+    """``restarts``: root causes after which a machine starts again. Outages: cluster, host ('' if unnamed), device, side (nic or switch), start, end, incident_id."""
     e, i = EVENTS.c, INCIDENTS.c
     one_host = (
         sa.select(e.cluster, e.device, func.min(e.host).label("host")).where(one_of(e.event, _KINDS), e.host.is_not(None))
@@ -40,7 +40,7 @@ def _outages() -> sa.CTE:
     )  # fmt: skip
     boots = (
         sa.select(i.cluster, i.root_host.label("host"), i.end.label("time"))
-        .where(one_of(i.root_event, ("node.reboot", "node.panic"))).distinct().cte("reboots")
+        .where(one_of(i.root_event, restarts)).distinct().cte("reboots")
     )  # fmt: skip
     c = changes.c
     ends = sa.select(c.cluster, c.host, c.device, c.side).distinct().subquery("link_ends")
@@ -62,10 +62,10 @@ def _outages() -> sa.CTE:
     )  # fmt: skip
 
 
-def per_link(of: Period) -> sa.Select[Any]:
+def per_link(of: Period, restarts: tuple[str, ...]) -> sa.Select[Any]:
     """Outages of each link end with their length in seconds; ``open``: those without a logged end; ``jobs``: hurt by
     incidents rooted there."""
-    o, i = _outages().c, INCIDENTS.c
+    o, i = _outages(restarts).c, INCIDENTS.c
     hurt = (
         sa.select(i.cluster, i.root_host, i.root_device, sa.cast(func.sum(json_count(i.document, "$.jobs")), NUMBER).label("jobs"))
         .group_by(i.cluster, i.root_host, i.root_device).subquery("hurt")
@@ -81,14 +81,14 @@ def per_link(of: Period) -> sa.Select[Any]:
             counted(o.end.is_(None)).label("open"), func.min(o.start).label("first_seen"), func.max(o.start).label("last_seen"),
             func.max(func.coalesce(h.jobs, const(0))).label("jobs"),
         )
-        .select_from(_outages()).outerjoin(hurt, same_end).where(*of.holds(func.coalesce(o.end, o.start)))
+        .select_from(_outages(restarts)).outerjoin(hurt, same_end).where(*of.holds(func.coalesce(o.end, o.start)))
         .group_by(o.cluster, o.host, o.device, side)
     )  # fmt: skip
     return asked.order_by(sa.desc("outages"), sa.desc("down_s"), o.host, o.device, o.cluster)
 
 
-def spans(of: Period) -> sa.Select[Any]:
+def spans(of: Period, restarts: tuple[str, ...]) -> sa.Select[Any]:
     """Outages from the nodes' ends, by start."""
-    o = _outages().c
+    o = _outages(restarts).c
     asked = sa.select(o.cluster, o.host, o.device, o.start, o.end).where(o.side == const("nic"))
     return asked.where(*of.holds(func.coalesce(o.end, o.start))).order_by(o.start, o.host, o.device, o.cluster)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import string
 import tomllib
-from collections.abc import Collection, Iterable
-from dataclasses import FrozenInstanceError
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from types import ModuleType
 from typing import NotRequired, get_origin, get_type_hints
@@ -15,16 +15,22 @@ import pytest
 
 from correlator.engine import correlate
 from correlator.facts import registry
+from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.silent_nodes import SWITCH_SILENT
 from correlator.facts.world import World
 from correlator.model import subjects
-from correlator.model.kinds import CATEGORIES, LANES, Cause, Kind, Lane, NoAttrs, fill, literal
+from correlator.model.attributes import HOSTS
+from correlator.model.categories import CATEGORIES
+from correlator.model.kinds import BUILT_IN_LANES, LANES, Cause, Kind, Lane, NoAttrs, fill, literal
 from correlator.model.nouns import Fact, Revision
+from parsers import extensions
 from parsers.extensions import Extension
+from parsers.patterns import load as catalogue_of
 from store import open_store
 from tests.correlator.making import world
 from tests.correlator.rows import rows_of
 from tests.syntax_trees import nodes_of
-from web.shaping import CATEGORY_WORDS, LAYERS, layers
+from web.shaping import LAYERS, layers
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = sorted(registry.kinds().values(), key=lambda kind: kind.name)
@@ -105,6 +111,33 @@ def test_a_kinds_name_is_written_in_its_home_only() -> None:
     assert {name: sorted(map(str, written[name])) for name in own if len(written[name]) != 1} == {}
 
 
+def test_a_root_causes_name_is_written_beside_its_kind_only() -> None:
+    """What depends on a root cause is a field of its declaration, not a table elsewhere."""
+    own = {name for one in registry.causes() for name in (one.event, one.repeated) if name}
+    own -= {entry.event for entry in catalogue_of().entries} | set(CATEGORIES)
+    assert {"switch.failure", "node.reboot", "node.panic", "storage.outage"} <= own
+    elsewhere = {
+        name: sorted(str(path) for path in paths if path.parts[:2] != ("correlator", "facts"))
+        for name, paths in homes(own).items()
+    }
+    assert {name: paths for name, paths in elsewhere.items() if paths} == {}
+
+
+def test_what_special_facts_are_called_is_declared() -> None:
+    """Software, categories and restarts of a root cause are looked up by its name."""
+    assert registry.software_of("gpu.fabric_error") == registry.software_of("gpu.xid") != ()
+    assert registry.software_of("node.reboot") and not registry.software_of("node.maintenance")
+    assert registry.software_of("") == registry.software_of("no.such") == ()
+    assert "gpu.fabric_error" in registry.names_of_category("infra.gpu")
+    assert registry.restarts() == ("node.panic", "node.reboot")
+
+
+def test_the_catalogue_has_the_events_that_declarations_name() -> None:
+    known = {entry.event for entry in catalogue_of().entries}
+    named = {*registry.signs(), *registry.grave(), *(event for kind in KINDS for event in kind.events)}
+    assert named <= known
+
+
 def required(declared: type) -> set[str]:
     """The attributes that each fact has. (With postponed annotations ``__required_keys__`` contains all.)"""
     hints = get_type_hints(declared, include_extras=True)
@@ -141,6 +174,72 @@ def test_a_fact_is_what_its_kind_declares_and_nobody_changes_it(name: str, monke
         assert required(declared) <= fact.attrs.keys() <= set(declared.__annotations__), fact.kind
 
 
+def _of_a_package(detectors: Sequence[registry.Detector], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only these detectors run, all but the first of them of a package."""
+    monkeypatch.setattr(registry, "detectors", lambda: tuple(detectors))
+    monkeypatch.setattr(registry, "_brought", lambda: dict.fromkeys(detectors[1:], "harbour"))
+
+
+def _downs(world: World) -> list[Fact]:
+    made = [
+        NODE_DOWN.fact(float(n), None, 0.0, f"n{n}", attrs={"said_by": "slurmctld", "unresumed": None}) for n in (1, 2)
+    ]
+    return [
+        *made,
+        SWITCH_SILENT.fact(3.0, 4.0, 0.0, "s1", attrs={"hosts": ["n1", "n2"], "until": 4.0, "unsaid": False}),
+    ]
+
+
+def _rewrites(world: World) -> list[Fact]:
+    world.facts[0].attrs["said_by"] = "harbour"  # type: ignore[index]
+    return []
+
+
+def _appends(world: World) -> list[Fact]:
+    world.facts[-1].attrs[HOSTS].append("n3")
+    return []
+
+
+def _removes(world: World) -> list[Fact]:
+    world.facts.pop()
+    return []
+
+
+def _changes_and_fails(world: World) -> list[Fact]:
+    _appends(world)
+    raise OSError("no harbour")
+
+
+def _concludes(world: World) -> list[Fact | Revision]:
+    first = world.facts_of(NODE_DOWN.name)[0]
+    return [Revision(first, replace(first, end=9.0)), Fact("node.drain", 5.0, None, 0.0, "n5")]
+
+
+@pytest.mark.parametrize(
+    ("detector", "why"),
+    [
+        (_rewrites, "it changed the attributes of a node.down of n1"),
+        (_appends, "it changed the attributes of a switch.silent of s1"),
+        (_removes, "it changed the list of facts"),
+        (_changes_and_fails, "no harbour"),
+    ],
+)
+def test_a_package_that_changes_facts_of_others_is_left_out_and_they_stay(
+    detector: registry.Detector, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = world([])
+    _of_a_package([_downs, detector, _concludes], monkeypatch)
+    monkeypatch.setattr(extensions, "_warned", {})
+    found = registry.conclude(where)
+    (left_out,) = where.left_out
+    assert f"detector {detector.__name__} of harbour raised" in left_out and why in left_out
+    assert [(fact.kind, fact.host, fact.end) for fact in found] == [
+        ("node.down", "n1", 9.0), ("node.down", "n2", None), ("node.drain", "n5", None), ("switch.silent", "s1", 4.0),
+    ]  # fmt: skip
+    assert found[0].attrs == {"said_by": "slurmctld", "unresumed": None}
+    assert found[-1].attrs == {"hosts": ["n1", "n2"], "until": 4.0, "unsaid": False}
+
+
 def test_a_revision_takes_the_place_of_its_fact() -> None:
     where = world([])
     first, second = Fact("node.down", 1.0, None, 0.0, "n1"), Fact("node.down", 2.0, None, 0.0, "n2")
@@ -163,8 +262,29 @@ def test_two_subjects_cannot_declare_one_kind(monkeypatch: pytest.MonkeyPatch) -
         registry.kinds.cache_clear()
 
 
-def test_the_pages_know_every_lane_and_category() -> None:
-    assert set(LAYERS) == set(LANES) and set(CATEGORY_WORDS) == set(CATEGORIES)
+def test_each_category_says_what_a_verdict_without_a_cause_needs() -> None:
+    """Of a fault of the cluster, the cause says it; of every other end, the category."""
+    assert {name for name, one in CATEGORIES.items() if not one.headline} == {
+        n for n, one in CATEGORIES.items() if one.infra
+    }
+    assert len({one.words for one in CATEGORIES.values()}) == len(CATEGORIES)
+    assert not [
+        name
+        for name, one in CATEGORIES.items()
+        if one.your_code is not {"infra": False, "app": True}.get(name.split(".")[0])
+    ]
+
+
+def test_operators_find_each_category_in_the_terms() -> None:
+    terms = (ROOT / "docs/operations.md").read_text("utf-8").split("## Terms")[1]
+    assert not [name for name in CATEGORIES if f"`{name}`" not in terms]
+
+
+def test_a_family_of_events_is_on_one_lane() -> None:
+    families = [family for lane in BUILT_IN_LANES for family in lane.families]
+    assert sorted(families) == sorted(set(families))
+    of_catalogue = {entry.event.split(".")[0] for entry in catalogue_of().entries if "." in entry.event}
+    assert set(families) <= of_catalogue
 
 
 @pytest.mark.parametrize(

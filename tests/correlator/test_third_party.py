@@ -32,7 +32,7 @@ from correlator.selftest.case import Case, Job, Line
 from correlator.selftest.situations import BEGINNING, cluster_of, tables_of
 from parsers.engine import LineParser
 from store import open_store
-from web import axis
+from web import axis, job_software
 
 edges = load_edges()
 leak = next(edge for edge in edges.edges if edge.id == "COOLANT1")
@@ -46,7 +46,9 @@ with open_store(None) as store:
 start, end, last = BEGINNING, BEGINNING + timedelta(hours=1), BEGINNING
 drawn = axis.build({"document": incident}, events=[], states=[], runs=[], beats=[], start=start, end=end, t0=BEGINNING)
 lanes = [(lane["layer"], lane["label"]) for lane in drawn["lanes"]]
-print(json.dumps({"incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
+versions = ({"gpu01": {"tray_firmware": old, "bios": old}} for old in ("1", "2"))
+fits = [one["name"] for one in job_software.changes(*versions, found.verdicts["7"]) if one["fits"]]
+print(json.dumps({"fits": fits, "incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
 """
 
 
@@ -104,6 +106,10 @@ def test_a_requirement_of_its_own_rejects_it_with_a_reason(told: dict[str, Any])
     ]
 
 
+def test_software_that_it_names_is_said_to_fit(told: dict[str, Any]) -> None:
+    assert told["fits"] == ["tray_firmware"]
+
+
 def test_its_line_stands_on_its_lane(told: dict[str, Any]) -> None:
     assert ["cooling", "gpu01  tray 3"] in told["lanes"]
 
@@ -115,6 +121,7 @@ def test_the_generated_docs_have_its_row(site: Path, tmp_path: Path) -> None:
     assert "### coolant.leak\n\nCoolant leaked into a tray of a node.\n\n- lane: cooling\n" in kinds
     assert "- user: your job died because coolant leaked into its node\n" in kinds
     assert "### COOLANT1: `coolant.leak` → `run.failed`" in edges
+    assert "| tray still wet | The tray was not dried before the run ended. |\n" in edges
 
 
 def test_the_committed_docs_do_not_depend_on_what_is_installed(site: Path) -> None:

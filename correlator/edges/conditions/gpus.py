@@ -1,15 +1,19 @@
-"""Requirements of edges about GPUs. Like those of ``registry.py``: None if one holds, else why it does not."""
+"""Requirements of edges about GPUs. Each gives the reason if it does not hold."""
 
 from __future__ import annotations
 
 import re
 
+from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.world import World
 from correlator.model.attributes import CODE, FAMILY, WORDS
 from correlator.model.nouns import Fact
 from parsers.xid import xids
 
+CONDITIONS = Conditions()
 
+
+@CONDITIONS.named("hardware xid", "The Xid is of the hardware class in NVIDIA's catalogue.")
 def hardware_xid(world: World, cause: Fact, effect: Fact) -> str | None:
     family = cause.attrs.get(FAMILY)
     return None if family == "hardware" else f"Xid {cause.attrs.get(CODE)} is of the {family} class"
@@ -19,6 +23,10 @@ def hardware_xid(world: World, cause: Fact, effect: Fact) -> str | None:
 _REBOOT = re.compile(r"reboot", re.IGNORECASE)
 
 
+@CONDITIONS.named(
+    "needs a reboot",
+    "Only a reboot of the machine recovers the GPU, by NVIDIA's catalogue or the driver's own message.",
+)
 def needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
     code = cause.attrs.get(CODE)
     known = xids().get(int(code or 0))
@@ -28,18 +36,22 @@ def needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"Xid {code} needs no reboot"
 
 
+@CONDITIONS.named("xid 74", "The Xid is 74, an NVLink error.")
 def xid_74(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get(CODE) == 74 else "not an NVLink error"
 
 
+@CONDITIONS.named("not xid 74", "The Xid is none of NVLink: such an error does not always kill.")
 def not_xid_74(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get(CODE) != 74 else "an NVLink error does not always kill"
 
 
+@CONDITIONS.named("row remapped", "The Xid reports that a row of memory was remapped (63, 64).")
 def row_remapped(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get(CODE) in (63, 64) else "not a row remapping"
 
 
+@CONDITIONS.named("uncorrectable memory in the run", "The run's output reports an ECC error.")
 def met_memory_error(world: World, cause: Fact, effect: Fact) -> str | None:
     words = (effect.attrs.get(WORDS) or {}).get("gpu", ())
     return None if any("ecc" in e.message.lower() for e in words) else "the run met no uncorrectable memory error"

@@ -1,10 +1,11 @@
 """Requirements of edges about runs that stood still, became slow, or lost their peers.
 
-Like those of ``registry.py``: None if a requirement holds, else why it does not.
+Each gives the reason if it does not hold.
 """
 
 from __future__ import annotations
 
+from correlator.edges.conditions.declaration import Conditions
 from correlator.edges.conditions.retries import RETRIED
 from correlator.facts.jobs.output import logged_timeout
 from correlator.facts.world import World, run_of
@@ -12,10 +13,13 @@ from correlator.model.attributes import LASTING, LOST, TIMEOUT, UNENDED, WORDS
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Fact
 
+CONDITIONS = Conditions()
+
 #: A hang that began later than this before the time limit did not make the run miss it.
 HUNG_S = 120.0
 
 
+@CONDITIONS.named("hung long before", "The ranks lost their peers long before the time limit ended the run.")
 def hung_long_before(world: World, cause: Fact, effect: Fact) -> str | None:
     """The run's ranks had lost their peers long before it ended.
 
@@ -37,14 +41,17 @@ def hung_long_before(world: World, cause: Fact, effect: Fact) -> str | None:
     )
 
 
+@CONDITIONS.named("printed timeout", "The program printed how long it had waited.")
 def printed_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if effect.attrs.get(TIMEOUT) else "the program printed no timeout"
 
 
+@CONDITIONS.named("no printed timeout", "The program printed no timeout of its own.")
 def no_printed_timeout(world: World, cause: Fact, effect: Fact) -> str | None:
     return "the program printed its own timeout" if effect.attrs.get(TIMEOUT) else None
 
 
+@CONDITIONS.named("did not hang", "The run did not yet stand still, by its watchdog, when the cause came.")
 def did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
     """A watchdog that ran out shows that the run had stood still for that long: what silenced it happened before that."""
     timeout = max(
@@ -64,6 +71,7 @@ def did_not_hang(world: World, cause: Fact, effect: Fact) -> str | None:
 HANG_SLACK_S = 90.0
 
 
+@CONDITIONS.named("slow to the end", "The run stayed slow, or lost more time than it had left.")
 def slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
     """What slowed for a while and recovered cost that time only; it must exceed what the run had left."""
     run = run_of(world, effect)
@@ -76,6 +84,7 @@ def slow_to_the_end(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+@CONDITIONS.named("while slow", "The cause lasted for at least half of the time in which the run was slow.")
 def while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
     """Cause and slowness must coincide for most of the time (correlation.md, E28: 70 %)."""
     until = effect.end if effect.end is not None else world.last

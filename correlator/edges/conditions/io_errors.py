@@ -1,12 +1,13 @@
 """Requirements of edges about I/O errors and full disks in a run's output.
 
-Like those of ``registry.py``: None if a requirement holds, else why it does not.
+Each gives the reason if it does not hold.
 """
 
 from __future__ import annotations
 
 import re
 
+from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.jobs.output import file_lost
 from correlator.facts.output_hardware import LOCAL_PATH, SHARED_PATH, path_in
@@ -14,6 +15,8 @@ from correlator.facts.storage import STORAGE_OUTAGE
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import EVICTED, EXIT_CODE, OUTPUT, READ_ONLY, SIGNAL, WORDS
 from correlator.model.nouns import Event, Fact
+
+CONDITIONS = Conditions()
 
 _IO_TROUBLE = re.compile(
     r"input/output error|\bEIO\b|errno 5\b|read-only file ?system|errno 30\b|stale file handle|transport endpoint|cannot send after|bus error",
@@ -28,6 +31,7 @@ _NO_SPACE = re.compile(
 _BUS_ERROR = re.compile(r"bus error|sigbus|exit code 135|signal:? 7\b", re.IGNORECASE)
 
 
+@CONDITIONS.named("killed by a bus error", "The run ended by SIGBUS, or its output says so.")
 def bus_error(world: World, cause: Fact, effect: Fact) -> str | None:
     signalled = str(effect.attrs.get(SIGNAL)) == "7" or str(effect.attrs.get(EXIT_CODE)) in ("7", "135")
     if signalled or any(_BUS_ERROR.search(e.message) for e in _output(effect)):
@@ -39,6 +43,9 @@ def _output(effect: Fact) -> list[Event]:
     return list(effect.attrs.get(OUTPUT, ()))
 
 
+@CONDITIONS.named(
+    "input/output trouble in the run", "The run's output has an I/O error that can be of this file system."
+)
 def io_trouble(world: World, cause: Fact, effect: Fact) -> str | None:
     messages = [e.message for e in _output(effect) if _IO_TROUBLE.search(e.message) or file_lost(e.message)]
     if not messages:
@@ -61,6 +68,10 @@ def _on_another(cause: Fact, path: str) -> bool:
     return place is not None and target is not None and place["name"] != target["name"]
 
 
+@CONDITIONS.named(
+    "client evicted or input/output trouble",
+    "A client of the run's nodes was evicted, or its output has an I/O error that can be of this file system.",
+)
 def evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
     evicted = set(cause.attrs.get(EVICTED, ()))
@@ -70,6 +81,9 @@ def evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
     return io_trouble(world, cause, effect)
 
 
+@CONDITIONS.named(
+    "launch trouble or no space in the run", "The run hardly began, or its output speaks of a full disk of the node."
+)
 def no_space(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
     hardly = (
@@ -84,5 +98,6 @@ def no_space(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if hardly or messages else "the run had been working and its output speaks of no full disk"
 
 
+@CONDITIONS.named("file system given up", "The file system was remounted read-only.")
 def gave_up(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if cause.attrs.get(READ_ONLY) else "the file system stayed writable"

@@ -1,14 +1,17 @@
-"""Requirements of edges about launches. Like those of ``registry.py``: None if one holds, else why it does not."""
+"""Requirements of edges about launches. Each gives the reason if it does not hold."""
 
 from __future__ import annotations
 
+from correlator.edges.conditions.declaration import Conditions
 from correlator.edges.conditions.links import name_of
 from correlator.facts.jobs.kinds import RUN_NODE_FAIL
 from correlator.facts.jobs.lines import END_SLACK_S
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import FAILED_NODES, NOTICED, REFUSED, REVOKED
-from correlator.model.nouns import Fact
+from correlator.model.nouns import Fact, Run
+
+CONDITIONS = Conditions()
 
 #: A node that was silent this long before a launch would have been given up before it (seconds: five thirds of a
 #: SlurmdTimeout of ten minutes).
@@ -17,6 +20,10 @@ BEFORE_S = 1000.0
 AFTER_S = 600.0
 
 
+@CONDITIONS.named(
+    "away at the launch",
+    "The node, or its slurmd, was away when the run was to be launched, and had launched nothing of it.",
+)
 def away(world: World, cause: Fact, effect: Fact) -> str | None:
     """Was the node, or its slurmd, away when the run was to be launched, and did it launch nothing before?"""
     run = run_of(world, effect)
@@ -37,6 +44,15 @@ def away(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+#: A prolog that fails after 120 s ended no run, and it ends one within 120 s (edge E38).
+HARDLY_S = 300.0
+
+
+def _may_have_hardly_begun(run: Run, end: Fact) -> bool:
+    return run.start is None or end.start - run.start <= HARDLY_S
+
+
+@CONDITIONS.named("run hardly began", "The cause came before the node had worked for the run.", _may_have_hardly_begun)
 def hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
     """A prolog runs before the job does: a failure of one that came later belongs to another run."""
     run = run_of(world, effect)
@@ -54,6 +70,7 @@ def hardly_began(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+@CONDITIONS.named("not killed with its node", "slurmctld did not kill the run together with a node that it gave up.")
 def not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None:
     """The run was not killed together with a node.
 
@@ -73,6 +90,9 @@ def not_killed_with_node(world: World, cause: Fact, effect: Fact) -> str | None:
 LAUNCH_TRIED_S = 120.0
 
 
+@CONDITIONS.named(
+    "away all along", "What failed was away from the run's beginning to its end, and started none of its tasks."
+)
 def away_all_along(world: World, cause: Fact, effect: Fact) -> str | None:
     """What was down from before a run's start to its end kept Slurm from starting its tasks there."""
     run = run_of(world, effect)
@@ -88,6 +108,7 @@ def away_all_along(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"{cause.host} started tasks of the run" if started else None
 
 
+@CONDITIONS.named("its job was on it", "A former run of the job was on the node when it was set DOWN.")
 def job_was_on_it(world: World, cause: Fact, effect: Fact) -> str | None:
     """A node that comes back still considers killed, by number, the jobs that it was to end while it was away."""
     run = run_of(world, effect)
@@ -104,5 +125,6 @@ def job_was_on_it(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"no former run of job {run.job_id} was on {cause.host} when it was set DOWN"
 
 
+@CONDITIONS.named("node did not answer", "The node did not answer: it did not refuse the job's credential.")
 def did_not_answer(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"{effect.host} answered, and refused the job's credential" if effect.attrs.get(REFUSED) else None

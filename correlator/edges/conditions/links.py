@@ -1,12 +1,13 @@
 """Requirements of edges about links: what they carry, when they were down, which other paths there are, what a loss can cost.
 
-Like those of ``registry.py``: None if a requirement holds, else why it does not.
+Each gives the reason if it does not hold.
 """
 
 from __future__ import annotations
 
 import re
 
+from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import (
@@ -23,11 +24,14 @@ from correlator.model.attributes import (
 from correlator.model.nouns import Fact
 from correlator.site.interfaces import UNKNOWN
 
+CONDITIONS = Conditions()
+
 
 def name_of(fact: Fact) -> str:
     return f"{fact.device} of {fact.host}" if fact.device else str(fact.host)
 
 
+@CONDITIONS.named("management link", "The link may carry Slurm's messages, and no other leg of its bond took over.")
 def management(world: World, cause: Fact, effect: Fact) -> str | None:
     if cause.attrs.get(ROLE) == "fabric":
         return f"{name_of(cause)} carries the jobs' data, not Slurm's messages"
@@ -60,12 +64,18 @@ def _all_carried_on(world: World, cause: Fact, effect: Fact) -> str | None:
     return reasons[0] if reasons and all(reasons) else None
 
 
+#: What an edge requires of a link that carries the jobs' data.
+FABRIC_LINK = "fabric link"
+
+
+@CONDITIONS.named(FABRIC_LINK, "The link may carry the jobs' data, and no other leg of its bond took over.")
 def fabric(world: World, cause: Fact, effect: Fact) -> str | None:
     if cause.attrs.get(ROLE) == "management":
         return f"{name_of(cause)} carries Slurm's messages, not the jobs' data"
     return _carried_on(world, cause, effect)
 
 
+@CONDITIONS.named("host told or known rail", "The link's own host logged the loss, or the link is known to be a rail.")
 def host_told(world: World, cause: Fact, effect: Fact) -> str | None:
     """Did the link's own host tell of its loss, or is it known to be a rail?
 
@@ -79,12 +89,18 @@ def host_told(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+@CONDITIONS.named(
+    "switch carries fabric", "The switch may carry the jobs' data, and no bond went on over another switch."
+)
 def switch_fabric(world: World, cause: Fact, effect: Fact) -> str | None:
     if world.roles_of_links(cause) == {"management"}:
         return f"{cause.host} carries Slurm's messages, not the jobs' data"
     return _all_carried_on(world, cause, effect)
 
 
+@CONDITIONS.named(
+    "switch carries management", "The switch may carry Slurm's messages, and no bond went on over another switch."
+)
 def switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
     if world.roles_of_links(cause) == {"fabric"}:
         return f"{cause.host} carries the jobs' data, not Slurm's messages"
@@ -95,6 +111,7 @@ def switch_management(world: World, cause: Fact, effect: Fact) -> str | None:
 _IBDEV = re.compile(r"(?:mlx|bnxt_re|irdma|hfi|qedr|rocep|ibp|rxe|siw|efa)[\w]*\d+", re.IGNORECASE)
 
 
+@CONDITIONS.named("same adapter", "The error names this adapter, or none.")
 def same_adapter(world: World, cause: Fact, effect: Fact) -> str | None:
     """A completion error names the adapter it happened on: another adapter's flap is innocent."""
     named = {str(e.entities.get("ibdev") or "").split(":")[0] for e in effect.events} - {""}
@@ -104,6 +121,7 @@ def same_adapter(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+@CONDITIONS.named("single path", "The run has no other plane left to communicate over.")
 def single_path(world: World, cause: Fact, effect: Fact) -> str | None:
     """A transport that uses several planes loses a share of its bandwidth with one of them, not the run."""
     run = run_of(world, effect)
@@ -120,6 +138,10 @@ MORE_THAN_SHARE = 1.25
 SEEN_S = 300.0
 
 
+@CONDITIONS.named(
+    "its share of the planes",
+    "The run spreads over several planes, and the slowdown fits the share of them that was lost.",
+)
 def its_share(world: World, cause: Fact, effect: Fact) -> str | None:
     """The slowdown fits the share of the planes that were lost.
 
@@ -146,6 +168,7 @@ def ports_lost(world: World, host: str | None, until: float, since: float) -> se
     }  # fmt: skip
 
 
+@CONDITIONS.named("still down at effect", "The link was still down at the ping round that counts.")
 def still_down(world: World, cause: Fact, effect: Fact) -> str | None:
     """Was the link still down at the ping round that counts?
 
@@ -169,6 +192,9 @@ def may_be_back_too_late(world: World, cause: Fact, effect: Fact) -> bool:
     return max(timeout.low, 3 * back) <= min(timeout.high, 3 * away / 2)
 
 
+@CONDITIONS.named(
+    "still down at onset", "The outage was long enough for the program's wait: retries get through a short one."
+)
 def still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:
     """A silence of N seconds needs an outage of about N seconds, or the retries would have got through."""
     timeout = effect.attrs.get(TIMEOUT) or 0.0
@@ -177,6 +203,7 @@ def still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+@CONDITIONS.named("down at effect", "The link was still down when the error came.")
 def down_at_effect(world: World, cause: Fact, effect: Fact) -> str | None:
     """Retries run out while the link is down; once it is back they succeed."""
     slack = 5.0 + cause.sigma + min(effect.sigma, 10.0)
@@ -185,5 +212,6 @@ def down_at_effect(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+@CONDITIONS.named("far end only", "Only the other end of the link logged its loss.")
 def far_end_only(world: World, cause: Fact, effect: Fact) -> str | None:
     return None if effect.attrs.get(FAR_END_ONLY) else f"{effect.host} itself logged the loss"

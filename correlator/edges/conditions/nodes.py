@@ -1,10 +1,11 @@
 """Requirements of edges about nodes: their boots, silences and drains.
 
-Like those of ``registry.py``: None if a requirement holds, else why it does not.
+Each gives the reason if it does not hold.
 """
 
 from __future__ import annotations
 
+from correlator.edges.conditions.declaration import Conditions
 from correlator.edges.conditions.links import name_of
 from correlator.facts.jobs.lines import of_run
 from correlator.facts.nodes.kinds import NODE_DEAD, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT, SPEAKS_WITHIN_S
@@ -25,7 +26,10 @@ from correlator.model.attributes import (
 )
 from correlator.model.nouns import Fact
 
+CONDITIONS = Conditions()
 
+
+@CONDITIONS.named("not back before effect", "slurmd had not come back before.")
 def not_back_before(world: World, cause: Fact, effect: Fact) -> str | None:
     back = cause.attrs.get(NOTICED, cause.end)
     return (
@@ -35,6 +39,7 @@ def not_back_before(world: World, cause: Fact, effect: Fact) -> str | None:
     )
 
 
+@CONDITIONS.named("a step lost its node", "A step of the run was told that it had lost a node.")
 def names_node_failure(world: World, cause: Fact, effect: Fact) -> str | None:
     """A job that is to outlive its nodes (``--no-kill``) loses a step with one, and ends as its script does."""
     run = run_of(world, effect)
@@ -49,6 +54,7 @@ def names_node_failure(world: World, cause: Fact, effect: Fact) -> str | None:
 LAST_WORDS_S = 10.0
 
 
+@CONDITIONS.named("silent until it booted", "The machine logged nothing from the loss until it booted.")
 def silent_till_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """The machine logged nothing more until it booted.
 
@@ -69,6 +75,10 @@ def silent_till_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"{host} still wrote {word - effect.start:.0f} s after" if word else None
 
 
+@CONDITIONS.named(
+    "away at the boot",
+    "The link was still down when the machine went down, or was lost within two minutes of its boot.",
+)
 def away_at_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """The link was still down when the machine went down, or was lost within two minutes of its boot.
 
@@ -96,6 +106,7 @@ SHUTTING_DOWN_S = 90.0
 POST_S = 300.0
 
 
+@CONDITIONS.named("silent until the boot", "The machine logged nothing from when it was set DOWN until it booted.")
 def silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     """A machine that still logged after slurmctld had given it up was alive; its later boot repaired something else."""
     if cause.start <= effect.start or cause.attrs.get(LAST_RESPONSE) is None:
@@ -104,6 +115,7 @@ def silent_until_boot(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"{cause.host} still wrote {word - effect.start:.0f} s after it was set DOWN" if word else None
 
 
+@CONDITIONS.named("booted by itself", "Nobody ordered the boot, and the node was up before.")
 def unasked(world: World, cause: Fact, effect: Fact) -> str | None:
     """A node that was switched on, or ordered to boot, did not go down by itself."""
     asked = cause.attrs.get(ASKED)
@@ -116,6 +128,7 @@ def unasked(world: World, cause: Fact, effect: Fact) -> str | None:
 DIED_S = 1000.0
 
 
+@CONDITIONS.named("node lived until then", "The machine had not died before.")
 def lived_until_then(world: World, cause: Fact, effect: Fact) -> str | None:
     host = effect.host
     for died in world.facts_of(NODE_PANIC.name, NODE_OVERHEATED.name, NODE_DEAD.name):
@@ -131,6 +144,7 @@ def lived_until_then(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+@CONDITIONS.named("named by the reason", "The reason given for the node names this component.")
 def named_by_reason(world: World, cause: Fact, effect: Fact) -> str | None:
     """A health check names what it found; a person may, too (parsers/reasons.py)."""
     named = effect.attrs.get(COMPONENT)
@@ -139,6 +153,7 @@ def named_by_reason(world: World, cause: Fact, effect: Fact) -> str | None:
     return f"the reason given for {effect.host} does not speak of it"
 
 
+@CONDITIONS.named("planned work", "The drain names planned work, and no run was on the node.")
 def planned_work(world: World, cause: Fact, effect: Fact) -> str | None:
     if not cause.attrs.get(MAINTENANCE):
         return "the drain names no planned work"

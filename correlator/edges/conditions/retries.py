@@ -1,19 +1,23 @@
-"""Requirements of edges about a transport's retries. Like those of ``registry.py``: None if one holds, else why it does not."""
+"""Requirements of edges about a transport's retries. Each gives the reason if it does not hold."""
 
 from __future__ import annotations
 
 import re
 
+from correlator.edges.conditions.declaration import Conditions
 from correlator.edges.conditions.links import name_of
 from correlator.edges.window_values import derived_values
 from correlator.facts.world import World
 from correlator.model.attributes import END_UNSEEN
 from correlator.model.nouns import Fact
 
+CONDITIONS = Conditions()
+
 #: 4.096 us x 2^18 x 7: what NCCL 2.14 to 2.22 retry for; later ones four times as long (nccl env.rst).
 TYPICAL_RETRIES_S = 7.5
 
 
+@CONDITIONS.named("outlasts usual retries", "The outage outlasted the retries of the run's transport.")
 def outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
     """An outage that ended before the run's retries were exhausted was absorbed by them (correlation.md, E08).
 

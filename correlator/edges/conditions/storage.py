@@ -1,6 +1,6 @@
 """Requirements of edges about shared storage: the network that its clients reach it by, and which ranks wait for it.
 
-Like those of ``registry.py``: None if a requirement holds, else why it does not.
+Each gives the reason if it does not hold.
 """
 
 from __future__ import annotations
@@ -8,16 +8,22 @@ from __future__ import annotations
 import re
 
 from correlator.edges.conditions import links
+from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.storage_hangs import wait_of, went_on
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import TIMEOUT, UNENDED
 from correlator.model.nouns import Fact
 
+CONDITIONS = Conditions()
+
 #: The network in a server's address, as a Lustre client logs it (lustre, lnet/include/uapi/linux/lnet/nidstr.h).
 _NET = re.compile(r"@(?P<kind>o2ib|tcp|kfi|gni)\d*\b", re.IGNORECASE)
 
 
+@CONDITIONS.named(
+    "link carries the storage", "The network that the storage's clients use is carried by this link or switch."
+)
 def carries(world: World, cause: Fact, effect: Fact) -> str | None:
     """LNet's o2ib runs over the fabric's adapters, tcp over those of the management network; NFS is mounted over either."""
     kinds = {match["kind"].lower() for event in effect.events if (match := _NET.search(event.message))}
@@ -38,6 +44,7 @@ def carries(world: World, cause: Fact, effect: Fact) -> str | None:
 MOST = 0.7
 
 
+@CONDITIONS.named("away while it waited", "The storage was away for most of the time that the program waited.")
 def away_while_waiting(world: World, cause: Fact, effect: Fact) -> str | None:
     """If a program waited N seconds for a silent rank, and the storage answered meanwhile, the rank would have gone on."""
     logged = effect.attrs.get(TIMEOUT)
@@ -56,6 +63,10 @@ WAITED_S, SHARE, MOST_OF_IT, BACK_S = 60.0, 0.05, 0.5, 1800.0
 NO_TIME_S = 60.0
 
 
+@CONDITIONS.named(
+    "stood still from then on",
+    "A client of the run's nodes waited for the storage for so long that the run missed its limit.",
+)
 def stood_still(world: World, cause: Fact, effect: Fact) -> str | None:
     """A run waits as long as a client of its nodes does, unless its output shows that it went on."""
     run = run_of(world, effect)

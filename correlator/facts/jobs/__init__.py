@@ -1,1 +1,4 @@
-"""Runs: how they ended (``run.*``: what the correlator must explain) and what their own output reports (``job.*``)."""
+"""Knows how runs ended (``run.*``: what the correlator must explain) and what their own output reports (``job.*``).
+
+Must not decide why a run ended, nor know edges.
+"""

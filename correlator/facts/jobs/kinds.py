@@ -62,7 +62,7 @@ BATCH_LOST = Kind(
     cause=Cause(
         "slurm.slurmd_crash", "infra.scheduler", "the batch script was gone from {host}, which answered: its slurmstepd died or never began", "its batch script was lost on its node",
         (("See what ended slurmstepd on {host}: kernel log (OOM killer), core files in slurmd's log folder, an administrator's kill.", None),),
-        short="batch script lost on {host}", family="software",
+        short="batch script lost on {host}", family="software", software=("os", "image"),
     ),
 )  # fmt: skip
 
@@ -71,14 +71,18 @@ def _ended(fact: Fact) -> str:
     return f"job {fact.run} ended"
 
 
-def _end(name: str, summary: str) -> Kind[RunEnd]:
-    return Kind(name, "job", summary, RunEnd, role="effect", measured=_ended, witnesses=("slurmctld",))
+def _end(name: str, summary: str, awaited: str) -> Kind[RunEnd]:
+    return Kind(name, "job", summary, RunEnd, role="effect", measured=_ended, witnesses=("slurmctld",), awaited=awaited)
 
 
-RUN_NODE_FAIL = _end("run.node_fail", "A run ended because a node of it failed.")
-RUN_FAILED = _end("run.failed", "A run ended with an error.")
-RUN_TIMEOUT = _end("run.timeout", "A run reached a time limit.")
-RUN_CANCELLED = _end("run.cancelled", "A run was cancelled.")
-RUN_PREEMPTED = _end("run.preempted", "A run was preempted.")
-RUN_OOM = _end("run.oom", "A run ran out of memory.")
-RUN_REQUEUED = _end("run.requeued", "A run was requeued.")
+_LAST_LINES = "the last lines of a job may arrive"
+
+RUN_NODE_FAIL = _end(
+    "run.node_fail", "A run ended because a node of it failed.", "causes of a lost node may be reported"
+)
+RUN_FAILED = _end("run.failed", "A run ended with an error.", "causes of a failure may be reported")
+RUN_TIMEOUT = _end("run.timeout", "A run reached a time limit.", "causes of a missed time limit may be reported")
+RUN_CANCELLED = _end("run.cancelled", "A run was cancelled.", "causes of a cancellation may be reported")
+RUN_PREEMPTED = _end("run.preempted", "A run was preempted.", _LAST_LINES)
+RUN_OOM = _end("run.oom", "A run ran out of memory.", _LAST_LINES)
+RUN_REQUEUED = _end("run.requeued", "A run was requeued.", "causes of a requeue may be reported")

@@ -91,7 +91,7 @@ def _where(fact: Fact) -> Cause | None:
 MOUNT_FAILURE = Kind(
     "mount.failure", "storage", "slurmstepd could not use a file system that jobs need, on one node or on several.", MountFailure,
     witnesses=("slurmd", "kernel"),
-    brief="file system unusable", component="storage", cause=_ON_NODE, variant=_where,
+    brief="file system unusable", component="storage", cause=_ON_NODE, variant=_where, variants=(_EVERYWHERE,),
 )  # fmt: skip
 
 SPOOL_FAILURE = Kind(

@@ -99,16 +99,23 @@ def _behind(fact: Fact) -> str:
     return f"behind {fact.host or 'what these nodes share'}"
 
 
+#: What of a node's software can have to do with a link.
+_SOFTWARE = ("nic_", "kernel", "image")
+
 LINK_OUTAGE = Kind(
     "link.outage", "link", "A NIC or the switch port at its other end was without carrier.", LinkOutage,
     witnesses=("kernel", "switch"),
     brief="link lost", timed=True, flaps=True, component="network", sets_down=True, bands=_bands, awaits=_may_be_its_machine,
+    signs={
+        "nic.link_down": "down", "nic.link_up": "up", "switch.port_down": "down", "switch.port_up": "up", "fabric.sm_event": "state",
+        "nic.error": "trouble", "nic.failover": "spared",
+    },
     trace=Trace("lost link", "no carrier loss of it was logged, by the node or by a switch"),
     cause=Cause(
         "nic.link_down", "infra.network", "{device} of {host} lost its link{for_time}", "a node lost its network",
         (("Drain {host} when it is idle and check cable, transceiver and switch port of {device}.",
           "scontrol update nodename={host} state=drain reason='link {device} down'"),),
-        repeated="nic.link_flap", unharmed="benign", trivial=_no_cable, words="peers", family="link",
+        repeated="nic.link_flap", software=_SOFTWARE, unharmed="benign", trivial=_no_cable, words="peers", family="link",
         disproof="The link's own counters or the far end showing it up during the wait, or another node of the run failing first.",
         instead=Instead(
             once=(("Check cable, transceiver and switch port of {device} of {host} in the next window.", None),),
@@ -121,7 +128,7 @@ LINK_OUTAGE = Kind(
 _SWITCH = Cause(
     "switch.failure", "infra.network", "switch {host} lost the links of {count} nodes{for_time}", "a network switch failed",
     (("Check power, supervisor and uplinks of {what}.", None),),
-    short="{what} lost {count} nodes", unharmed="degraded", words="peers",
+    short="{what} lost {count} nodes", unharmed="degraded", words="peers", placed=True,
     nameless="What these links end at is not named: an inventory of the links (links.csv), a topology.conf or the switches' own syslog would",
     disproof="Links of other switches going at the same moment (power, a maintenance), or these links going one by one.",
 )  # fmt: skip
@@ -154,10 +161,11 @@ LINK_ERRORS = Kind(
     "link.errors", "link", "A port kept its link but corrupted data.", LinkErrors,
     witnesses=("switch",),
     brief="link corrupted data", component="network", gauges=("symbol_errors", "receive_errors"),
+    signs={"fabric.link_errors": "errors", "switch.optic_warning": "optics", "nic.module_event": "optics"},
     cause=Cause(
         "nic.link_errors", "infra.network", "{device} of {host} kept its link and corrupted data", "a bad link slowed it",
         (("Take {device} of {host} out of the fabric; clean or replace cable and transceiver, then watch its error counters.", None),),
-        short="{device} of {host} corrupts data", unharmed="benign", family="link",
+        short="{device} of {host} corrupts data", unharmed="benign", family="link", software=_SOFTWARE,
         disproof="Error counters of the port standing still while the steps stay slow, or steps slow before the first error.",
     ),
 )  # fmt: skip

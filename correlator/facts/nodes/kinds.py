@@ -166,17 +166,27 @@ ADMIN_DOWN = Kind(
 _REBOOT = Cause(
     "node.reboot", "infra.node", "{host} rebooted without being asked to", "a node rebooted under it",
     (("Look for a power or hardware cause: BMC event log, pstore, last kernel lines of {host}.", None), RESUME),
-    unharmed="degraded", words="peers", family="machine",
+    unharmed="degraded", words="peers", family="machine", software=("kernel", "bios", "os", "image"), restarts=True,
     disproof="Somebody who asked for the reboot, or a panic, power or thermal entry in the BMC's event log.",
 )  # fmt: skip
+
+
+#: No fault: it does not restart by itself, and no software is to be suspected.
+_PLANNED = replace(
+    _REBOOT,
+    event="node.maintenance",
+    title="{host} was rebooted in planned work",
+    family="",
+    software=(),
+    restarts=False,
+)
 
 
 def _in_planned_work(fact: Fact) -> Cause | None:
     if not fact.attrs.get(PLANNED):
         return None
     reason = fact.attrs.get(REASON) or fact.attrs.get(ASKED)
-    title = "{host} was rebooted in planned work" + (f" ({literal(reason)})" if reason else "")
-    return replace(_REBOOT, event="node.maintenance", title=title, family="")
+    return replace(_PLANNED, title=_PLANNED.title + f" ({literal(reason)})") if reason else _PLANNED
 
 
 NODE_PANIC = Kind(
@@ -186,7 +196,8 @@ NODE_PANIC = Kind(
     cause=Cause(
         "node.panic", "infra.node", "the kernel of {host} panicked", "the operating system of a node crashed",
         (("Save the crash dump and kernel log of {host} before it is used again.", None), RESUME),
-        unharmed="degraded", words="peers", family="machine", disproof="A panic that came after the run had ended.",
+        unharmed="degraded", words="peers", family="machine", software=("kernel", "nvidia_driver", "nic_", "os", "image"), restarts=True,
+        disproof="A panic that came after the run had ended.",
     ),
 )  # fmt: skip
 
@@ -194,6 +205,7 @@ NODE_REBOOT = Kind(
     "node.reboot", "kernel", "A machine booted.", NodeReboot,
     witnesses=("kernel", "slurmctld"),
     brief="machine rebooted", sets_down=True, role="effect", cause=_REBOOT, variant=_in_planned_work,
+    variants=(_PLANNED,),
     trace=Trace("reboot or panic", "no boot line and no panic of it was logged, and slurmctld saw no new boot time", also=(NODE_PANIC.name,)),
 )  # fmt: skip
 

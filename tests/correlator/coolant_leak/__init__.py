@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypedDict
 
+from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind, Lane
 from correlator.model.nouns import Fact
@@ -24,7 +25,7 @@ COOLANT_LEAK = Kind(
     cause=Cause(
         "node.coolant_leak", "infra.node", "coolant leaked into {tray} of {host}", "coolant leaked into its node",
         (("Close the valve of {host}, power it off and dry {tray}.", "scontrol update nodename={host} state=down reason='coolant leak'"),),
-        short="coolant leak in {host}", unharmed="degraded", family="machine",
+        short="coolant leak in {host}", unharmed="degraded", family="machine", software=("tray_",),
         disproof="A dry tray: then the sensor is at fault.",
     ),
 )  # fmt: skip
@@ -38,8 +39,11 @@ def leaks(world: World) -> list[Fact]:
     ]
 
 
+CONDITIONS = Conditions()
+
+
+@CONDITIONS.named("tray still wet", "The tray was not dried before the run ended.")
 def still_wet(world: World, cause: Fact, effect: Fact) -> str | None:
-    """Was the tray still wet? One that was dried meanwhile did no harm."""
     dried = [e for e in world.kinds("coolant.dried") if e.host == cause.host and cause.start < e.time < effect.start]
     return f"{cause.attrs['tray']} of {cause.host} was dry again" if dried else None
 
@@ -48,5 +52,4 @@ LANES = (Lane("cooling", "Cooling", after="gpu"),)
 KINDS = (COOLANT_LEAK,)
 DETECTORS = [leaks]
 EDGES = [HERE / "edges.toml"]
-CONDITIONS = {"tray still wet": still_wet}
 PATTERNS = [HERE / "patterns.toml"]
