@@ -1,4 +1,4 @@
-"""What is concluded about one cluster."""
+"""What a pass over the stored rows yields about one cluster: its conclusions, and what the next pass builds on."""
 
 from __future__ import annotations
 
@@ -18,41 +18,56 @@ from correlator.incidents.lemons import Roots
 from correlator.model.nouns import Event, Fact, Run
 from correlator.site.site import Inventory, Site
 from correlator.verdicts.horizon import Horizon
-from correlator.verdicts.verdict import Verdict
 
 
 @dataclass
 class Conclusions:
-    """What is concluded about one cluster."""
+    """What is concluded about one cluster, and stored in ``model``: nothing that is not stored is kept here.
+
+    ``incidents`` are documents in order of their start, ``verdicts`` documents by the key of a run. ``lemons`` are nodes
+    that were the root of suspiciously many incidents. ``disowned`` are hosts whose lines are shown without the event that
+    they claim, ``forgeries`` the lines that were shown to be false.
+    """
 
     cluster: str | None
     events: Sequence[Event] = field(default_factory=list)
     runs: list[Run] = field(default_factory=list)
     incidents: list[Mapping[str, Any]] = field(default_factory=list)
     verdicts: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    facts: list[Fact] = field(default_factory=list)
     lemons: list[str] = field(default_factory=list)
     node_states: list[dict[str, Any]] = field(default_factory=list)
-    #: The incidents behind the documents, for the next ticks; not stored.
+    disowned: Disowned = frozenset()
+    forgeries: list[Forgery] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What a pass learned on the way to its conclusions. The next tick builds on it; it is not stored.
+
+    Moments are in epoch seconds.
+    """
+
+    #: The incidents behind the documents, in the same order.
     stories: list[Incident] = field(default_factory=list)
-    facts: list[Fact] = field(default_factory=list)
-    #: How far what was just judged can still change, by key of a run, until a tick has read it.
-    horizons: dict[str, Horizon] = field(default_factory=dict)
-    #: What a tick has just judged, until it knows that its window holds all causes.
-    weighed: list[Verdict] = field(default_factory=list)
     site: Site | None = None
+    inventory: Inventory | None = None
+    #: The moments of the first and the last known event, and when each host was first seen.
+    first: float = 0.0
+    last: float = 0.0
+    seen: Mapping[str, float] = field(default_factory=dict)
     rates: BaseRates | None = None
     clocks: clocks.Clocks = field(default_factory=clocks.Clocks)
+    #: Maps (job, restart count) to (moment, seconds per step) from its output.
     progress: dict[tuple[int, int], list[tuple[float, float]]] = field(default_factory=dict)
     #: Which sources were collected, and when.
     collected: Collected = field(default_factory=Collected)
+    #: The hosts that run slurmctld by its own lines and slurm.conf; those that are trusted, and whose addresses are known.
     controllers: frozenset[str] = frozenset()
     believed: Controllers = field(default_factory=lambda: Controllers(frozenset()))
-    #: Hosts whose lines are shown without the event that they claim.
-    disowned: Disowned = frozenset()
-    #: The events behind ``disowned``, what is known of them, and the lines that were shown to be false.
+    #: The events behind ``Conclusions.disowned``, which count for nothing, and what is known of them.
     strays: Sequence[Event] = field(default_factory=list)
     proof: Proof | None = None
-    forgeries: list[Forgery] = field(default_factory=list)
     #: Does any stored line in the kernel's name show the kernel's clock? None if nothing asked for it.
     any_kernel_clock: bool | None = None
     #: Did slurmctld ever log a changed time limit? None if nothing asked for it.
@@ -61,26 +76,23 @@ class Conclusions:
     accounted: bool = False
     #: Jobs with output lines without a timestamp, whose time depends on what else is known of the job.
     unstamped: frozenset[int] = frozenset()
-    first: float = 0.0
-    last: float = 0.0
-    inventory: Inventory | None = None
-    #: When each host was first seen, the longest causal window, and the longest logged timeout;
-    #: ``reach.longest_window`` computes the last two once.
-    seen: dict[str, float] = field(default_factory=dict)
-    longest: float | None = None
-    logged_timeout: float = 0.0
     #: How many incidents that end runs have their root on each node.
     roots: Roots = field(default_factory=Roots)
-    #: Comparisons with other runs that a cause reached or that had a host. ``uncovered`` is the earliest effect for which
-    #: it is not known yet what became of runs that a cause reached.
+    #: Comparisons with other runs that a cause reached or that had a host.
     looks: list[Seen] = field(default_factory=list)
+    #: The earliest effect for which it is not known yet what became of runs that a cause reached.
     uncovered: float | None = None
-    #: The events that were read, with their columns.
-    lines: event_rows.Lines | None = None
-    #: Former inputs that nothing uses any more: freeing them takes a while and can wait for a better moment.
-    to_free: list[object] = field(default_factory=list)
 
-    @property
-    def reporting_hosts(self) -> frozenset[str]:
-        """The hosts whose kernel or system log was collected at any time."""
-        return self.collected.reporting_hosts
+
+@dataclass(frozen=True)
+class Pass:
+    """What one pass yields.
+
+    ``horizons`` says how far each verdict can still change, by the key of a run. ``lines`` are the events that were read,
+    with their columns: those rows are stored as they were read.
+    """
+
+    result: Conclusions
+    basis: Basis
+    horizons: Mapping[str, Horizon] = field(default_factory=dict)
+    lines: event_rows.Lines | None = None

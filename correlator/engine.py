@@ -7,7 +7,7 @@ replace the tables of ``model``.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, chain
 from operator import attrgetter
@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from correlator.clocks import clocks
 from correlator.clocks.clocks import Books, accounting_time_in, node_failures
-from correlator.conclusions import Conclusions
+from correlator.conclusions import Basis, Conclusions, Pass
 from correlator.detections import detections
 from correlator.edges import load as edge_files
 from correlator.edges.load import Rules
@@ -91,8 +91,9 @@ def correlate(
     with paused():
         rows = store.changes(SPARSE).rows
         empty = frozenset(table for table in SPARSE if not rows[table])
-        found = [conclude_cluster(store, cluster, rules, settings, empty) for cluster in clusters_of(store)]
-        write(store, found)
+        passes = [conclude_cluster(store, cluster, rules, settings, empty) for cluster in clusters_of(store)]
+        found = [one.result for one in passes]
+        write(store, found, lines={one.result.cluster: one.lines for one in passes})
     return found
 
 
@@ -111,7 +112,7 @@ def clusters_of(store: Door) -> list[str | None]:
 
 def conclude_cluster(
     store: Door, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None, empty: Collection[str] = ()
-) -> Conclusions:  # fmt: skip
+) -> Pass:  # fmt: skip
     """Concludes about everything stored about one cluster, from scratch. Every tick must reach the same result.
 
     ``empty`` names tables of ``raw`` without rows, which are not queried.
@@ -160,25 +161,15 @@ def conclude_cluster(
     seen = first_seen((events[0] for events in world.by_host.values()), world.runs)
     rates = BaseRates(by_kind(world.facts), seen.values(), world.first, rules.innocent)
     found = conclude_world(world, rules.edges, rates)
-    found.seen, found.weighed, found.clocks, found.to_free, found.disowned = seen, [], clock_offsets, [], others
-    found.any_kernel_clock, found.any_new_limit = kernel_clocks.any_clock, limits.any_change
-    _find_forgeries(found, world, strays, inventory, nodes)
-    found.lines = lines  # their rows can be stored as they were read
-    found.roots = Roots.of(found.incidents)
-    found.lemons = found.roots.suspects(len(world.site.hosts))
-    found.unstamped, found.accounted = unstamped, witnesses.accounted
-    return found
-
-
-def _find_forgeries(
-    found: Conclusions, world: World, strays: list[Event], inventory: Inventory, nodes: set[str]
-) -> None:
-    """Lines that somebody made up. ``strays``: those that count for nothing; ``nodes``: those of jobs."""
-    if strays:
-        found.strays = strays
-        found.proof = forgeries.proof(strays, world.events, found.believed, inventory.settings, lambda: nodes)
-    found.forgeries = forgeries.gathered(world, strays, found.proof)
-    found.looks += [one.look for one in found.forgeries if one.look]
+    result, roots = found.result, Roots.of(found.result.incidents)
+    proof = forgeries.proof(strays, world.events, believed, inventory.settings, lambda: nodes) if strays else None
+    result.disowned, result.forgeries = others, forgeries.gathered(world, strays, proof)
+    result.lemons = roots.suspects(len(world.site.hosts))
+    return Pass(result, replace(
+        found.basis, seen=seen, clocks=clock_offsets, strays=strays, proof=proof, roots=roots, unstamped=unstamped,
+        any_kernel_clock=kernel_clocks.any_clock, any_new_limit=limits.any_change, accounted=witnesses.accounted,
+        looks=[*found.basis.looks, *(one.look for one in result.forgeries if one.look)],
+    ), found.horizons, lines)  # fmt: skip
 
 
 def read_inventory(store: Asks, cluster: str | None, empty: Collection[str] = ()) -> Inventory:
@@ -219,14 +210,14 @@ def measure(
 
 def gather_world(
     store: Asks, cluster: str | None, settings: Mapping[str, object] | None, events: list[Event], runs: list[Run],
-    states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Conclusions | None = None,
+    states: list[dict[str, Any]], off: clocks.Clocks, hosts: Iterable[str] = (), before: Basis | None = None,
     measured: Measured | None = None, inventory: Inventory | None = None, believed: Controllers | None = None,
     kernel_clocks: kernel_lines.Clocks | None = None, limits: of_timeouts.ChangedLimits | None = None,
     earlier: tuple[Sequence[Run], float] = ((), float("-inf")), sources: Collected | None = None, more: Spans | None = None,
 ) -> World:  # fmt: skip
     """Collects all that is known besides events and runs.
 
-    ``hosts`` are further hosts known to exist. ``before`` are earlier conclusions with the same inventory, from before the
+    ``hosts`` are further hosts known to exist. ``before`` is what earlier passes with the same inventory learned, before the
     lines with the spans ``more`` were collected (gather/collected.py). ``measured``, ``inventory`` and ``sources`` are passed
     if they were read already. ``earlier``: the world's ``earlier_runs`` and ``runs_since``.
     """
@@ -289,15 +280,18 @@ class Weighed:
         self.verdicts = judge(world, self.weigher)
         self.stories = incident_rows.gather(world, self.weigher, self.verdicts)
 
-    def concluded(self) -> Conclusions:
-        """Everything except the documents."""
-        world = self.world
-        return Conclusions(
-            world.site.cluster, world.events, world.runs, node_states=world.node_states, stories=self.stories, facts=world.facts,
-            weighed=self.verdicts, site=world.site, rates=self.rates, progress=world.progress, collected=world.collected or Collected(),
-            controllers=world.controllers, believed=world.believed or Controllers(frozenset()), first=world.first, last=world.last, inventory=world.inventory,
-            looks=[*world.looks, *self.weigher.exposed.looks], uncovered=self.weigher.exposed.uncovered, to_free=[self],
+    def concluded(self) -> Pass:
+        """Everything except the documents and the horizons of verdicts."""
+        world, exposed = self.world, self.weigher.exposed
+        result = Conclusions(
+            world.site.cluster, world.events, world.runs, facts=world.facts, node_states=world.node_states
+        )
+        basis = Basis(
+            stories=self.stories, site=world.site, inventory=world.inventory, first=world.first, last=world.last, rates=self.rates,
+            progress=world.progress, collected=world.collected or Collected(), controllers=world.controllers,
+            believed=world.believed or Controllers(frozenset()), looks=[*world.looks, *exposed.looks], uncovered=exposed.uncovered,
         )  # fmt: skip
+        return Pass(result, basis)
 
     def incident_documents(self, stories: Iterable[Incident]) -> list[dict[str, Any]]:
         times = times_of(self.stories)
@@ -314,14 +308,13 @@ class Weighed:
         return {v.run.key: horizon for v in verdicts if (horizon := horizons.of(v)) is not None}
 
 
-def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Conclusions:
+def conclude_world(world: World, edges: list[Edge], rates: BaseRates) -> Pass:
     """From facts to documents: verdicts and incidents."""
     weighed = Weighed(world, edges, rates)
     found = weighed.concluded()
-    found.incidents = [*weighed.incident_documents(weighed.stories)]
-    found.verdicts = {**weighed.verdict_documents(weighed.verdicts)}
-    found.horizons = weighed.horizons(weighed.verdicts)
-    return found
+    found.result.incidents = [*weighed.incident_documents(weighed.stories)]
+    found.result.verdicts = {**weighed.verdict_documents(weighed.verdicts)}
+    return replace(found, horizons=weighed.horizons(weighed.verdicts))
 
 
 def node_states(store: Asks, cluster: str | None, source: Source = ALL) -> list[dict[str, Any]]:
@@ -348,13 +341,13 @@ NO_FACTS = {lemons.FACT: lemons.written(()), false_claims.FACT: false_claims.fac
 
 def write(
     store: Door, found: Sequence[Conclusions], detected: Mapping[str, datetime] | None = None,
-    also: Callable[[Writer], None] | None = None,
+    also: Callable[[Writer], None] | None = None, lines: Mapping[str | None, event_rows.Lines | None] | None = None,
 ) -> None:  # fmt: skip
     """Replaces ``model`` by these conclusions. ``detected``: when each incident was first published, if known. ``also``
-    stores more in the same transaction."""
-    first = detections(store) if detected is None else detected
+    stores more in the same transaction. ``lines``: the events of a cluster that were just read, with their columns, if any."""
+    first, read = detections(store) if detected is None else detected, lines or {}
     tables = {
-        EVENTS: pl.concat([rows for c in found for rows in _event_tables(c)]) if found else stored_events.table([], {}, None),
+        EVENTS: pl.concat([rows for c in found for rows in _event_tables(c, read.get(c.cluster))]) if found else stored_events.table([], {}, None),
         RUNS: run_table(found), INCIDENTS: incident_table(found, first),
         CONCLUDED_FACTS: fact_table.table({i: row for c in found for i, row in fact_table.rows(c.facts, c.cluster).items()}),
         MODEL_NODE_STATES: pl.DataFrame([s for c in found for s in c.node_states], schema={
@@ -391,15 +384,8 @@ def homes(incidents: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     return {e["id"]: i["id"] for i in incidents for e in i["events"]}
 
 
-def event_table(
-    conclusions: Conclusions, events: Sequence[Event], incident_of: Mapping[str, str] | None = None
-) -> pl.DataFrame:
-    places = homes(conclusions.incidents) if incident_of is None else incident_of
-    return stored_events.table(events, places, conclusions.cluster, conclusions.lines)
-
-
-def _event_tables(conclusions: Conclusions) -> Iterable[pl.DataFrame]:
-    yield event_table(conclusions, conclusions.events)
+def _event_tables(conclusions: Conclusions, lines: event_rows.Lines | None) -> Iterable[pl.DataFrame]:
+    yield stored_events.table(conclusions.events, homes(conclusions.incidents), conclusions.cluster, lines)
     if conclusions.forgeries:
         yield forged_table(conclusions, conclusions.forgeries)
 
@@ -470,4 +456,14 @@ def _lists(name: str, values: list[tuple[str, ...]]) -> pl.Series:
     return pl.Series(name, pa.LargeListArray.from_arrays(ends, texts))
 
 
-__all__ = ["Conclusions", "clusters_of", "conclude_cluster", "correlate", "load_edges", "result", "root_event", "write"]
+__all__ = [
+    "Conclusions",
+    "Pass",
+    "clusters_of",
+    "conclude_cluster",
+    "correlate",
+    "load_edges",
+    "result",
+    "root_event",
+    "write",
+]

@@ -83,8 +83,8 @@ def replay(
     """
     today, proposed = load_edges(edge_paths), load_edges([*edge_paths, *changed])
     names = clusters_of(store)
-    return compare([conclude_cluster(store, c, today, settings) for c in names],
-                   [conclude_cluster(store, c, proposed, settings) for c in names], since, until)  # fmt: skip
+    return compare([conclude_cluster(store, c, today, settings).result for c in names],
+                   [conclude_cluster(store, c, proposed, settings).result for c in names], since, until)  # fmt: skip
 
 
 def lines(found: Difference) -> list[str]:

@@ -21,7 +21,7 @@ from correlator.evidence.weigh import rate_of
 from correlator.learning.judged import LEAST, PRIOR_ANSWERS, Judged, judged
 
 if TYPE_CHECKING:
-    from correlator.conclusions import Conclusions
+    from correlator.conclusions import Basis, Pass
     from correlator.model.nouns import Fact
     from correlator.verdicts.verdict import Verdict
 
@@ -56,12 +56,16 @@ class Innocence:
         return rate_of(innocent * self.seen, self.exposure) * MONTH_S
 
 
-def innocence(found: Sequence[Conclusions], rows: Iterable[Mapping[str, Any]], in_force: Mapping[str, float]) -> list[Innocence]:  # fmt: skip
-    """The counts of the standing answers ``rows``, by kind. ``found``: the present conclusions about every cluster."""
+def innocence(found: Sequence[Pass], rows: Iterable[Mapping[str, Any]], in_force: Mapping[str, float]) -> list[Innocence]:  # fmt: skip
+    """The counts of the standing answers ``rows``, by kind. ``found``: a full pass over every cluster."""
     chains = {
-        (c.cluster, v.run.key): v for c in found for story in c.stories for v in story.verdicts if v.chain is not None
+        (c.result.cluster, v.run.key): v
+        for c in found
+        for story in c.basis.stories
+        for v in story.verdicts
+        if v.chain is not None
     }
-    verdicts = {(c.cluster, key): document for c in found for key, document in c.verdicts.items()}
+    verdicts = {(c.result.cluster, key): document for c in found for key, document in c.result.verdicts.items()}
     answers, _ = judged(rows, verdicts)
     answers_by_kind = _by_kind(answers, chains)
     blamed: defaultdict[str, set[int]] = defaultdict(set)
@@ -70,8 +74,8 @@ def innocence(found: Sequence[Conclusions], rows: Iterable[Mapping[str, Any]], i
             blamed[fact.kind].add(id(fact))
     return [
         Innocence(
-            kind, sum(f.kind == kind for c in found for f in c.facts), len(blamed[kind]), sum(right.values()),
-            sum(not r for r in right.values()), sum(_exposure(c, kind) for c in found), in_force.get(kind, 1.0),
+            kind, sum(f.kind == kind for c in found for f in c.result.facts), len(blamed[kind]), sum(right.values()),
+            sum(not r for r in right.values()), sum(_exposure(c.basis, kind) for c in found), in_force.get(kind, 1.0),
         )
         for kind, right in sorted(answers_by_kind.items())
     ]  # fmt: skip
@@ -100,8 +104,8 @@ def _causes(verdict: Verdict) -> list[Fact]:
     return [hop.cause for hop in verdict.chain.hops] if verdict.chain else []
 
 
-def _exposure(found: Conclusions, kind: str) -> float:
-    return found.rates.counted(kind, found.last)[1] if found.rates else 0.0
+def _exposure(basis: Basis, kind: str) -> float:
+    return basis.rates.counted(kind, basis.last)[1] if basis.rates else 0.0
 
 
 def lines(found: Iterable[Innocence]) -> list[str]:

@@ -20,7 +20,7 @@ from correlator.model.nouns import Fact
 from parsers.hostlist import fold
 
 if TYPE_CHECKING:
-    from correlator.conclusions import Conclusions
+    from correlator.conclusions import Basis
     from correlator.incidents.incident import Incident
     from store.door import Asks
 
@@ -55,14 +55,14 @@ def awaited(root: Fact) -> dict[str, float]:
 LOGGED_WITHIN_S = 3600.0
 
 
-def silent_in(store: Asks, known: Conclusions) -> Silent:
+def silent_in(store: Asks, cluster: str | None, basis: Basis) -> Silent:
     """A function that finds the silent hosts in a cluster's stored log lines, in true time."""
 
     def silent(since: Mapping[str, float]) -> frozenset[str]:
-        off = still_ahead(known.clocks.offsets, since)
-        low = min(since.values()) - LOGGED_WITHIN_S - known.clocks.furthest
-        last = last_spoke(store, known.cluster, since.keys(), low)
-        logging_hosts = known.reporting_hosts | last.keys()
+        off = still_ahead(basis.clocks.offsets, since)
+        low = min(since.values()) - LOGGED_WITHIN_S - basis.clocks.furthest
+        last = last_spoke(store, cluster, since.keys(), low)
+        logging_hosts = basis.collected.reporting_hosts | last.keys()
         return frozenset(h for h in since if h in logging_hosts and last.get(h, low) - off.get(h, 0.0) <= since[h])
 
     return silent

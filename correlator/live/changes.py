@@ -18,7 +18,7 @@ Document = Mapping[str, Any]
 
 def everything(found: LiveConclusions) -> Touched:
     """All documents, for a cluster without earlier conclusions."""
-    return Touched(list(range(len(found.incidents))), {}, set(found.verdicts))
+    return Touched(list(range(len(found.result.incidents))), {}, set(found.result.verdicts))
 
 
 def same_objects(found: LiveConclusions, before: LiveConclusions | None) -> LiveConclusions:
@@ -30,20 +30,21 @@ def same_objects(found: LiveConclusions, before: LiveConclusions | None) -> Live
     if before is None or found is before:
         return found
     touched = found.change.touched or _compared(found, before)
+    incidents, verdicts = found.result.incidents, found.result.verdicts
     again = []
     for place in touched.incidents:
-        document = found.incidents[place]
+        document = incidents[place]
         old, _ = touched.gone.get(document["id"], (None, None))
-        found.incidents[place], same = _same(document, old)
+        incidents[place], same = _same(document, old)
         if same:
             del touched.gone[document["id"]]
         else:
             again.append(place)
     keys = set()
     for key in touched.verdicts:
-        now, then = found.verdicts.get(key), before.verdicts.get(key)
+        now, then = verdicts.get(key), before.result.verdicts.get(key)
         if now is not None and then is not None:
-            found.verdicts[key], same = _same(now, then)
+            verdicts[key], same = _same(now, then)
         else:
             same = now is then
         if not same:
@@ -54,8 +55,9 @@ def same_objects(found: LiveConclusions, before: LiveConclusions | None) -> Live
 
 def _compared(found: LiveConclusions, before: LiveConclusions) -> Touched:
     """The changes between two sets of conclusions where everything was concluded anew."""
-    gone = {i["id"]: (i, s) for i, s in zip(before.incidents, before.stories, strict=True)}
-    return Touched(list(range(len(found.incidents))), gone, {*found.verdicts, *before.verdicts})
+    then = before.result
+    gone = {i["id"]: (i, s) for i, s in zip(then.incidents, before.memory.basis.stories, strict=True)}
+    return Touched(list(range(len(found.result.incidents))), gone, {*found.result.verdicts, *then.verdicts})
 
 
 def _same(document: Document, old: Document | None) -> tuple[Document, bool]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from correlator.live.awaited import LAST_WORDS_S, Silent, held, waiting, with_jobs_of
 from correlator.live.frozen import Frozen, whole
-from correlator.live.state import LiveConclusions, Memory, Touched, Wait, index_of
+from correlator.live.state import LiveConclusions, Touched, Wait, index_of
 from correlator.model.time_texts import stamp
 from correlator.verdicts.horizon import Horizon
 from parsers.hostlist import fold
@@ -40,19 +40,19 @@ def settled(
     """
     # Moments are RFC 3339 in UTC with microseconds, so they sort as text.
     border = (now - timedelta(seconds=LATENESS_S + longest)).isoformat(timespec="microseconds") + "Z"
-    memory, before = known.memory, known.verdicts
+    memory, before, incidents = known.memory, known.result.verdicts, known.result.incidents
+    stories, horizons = memory.basis.stories, memory.horizons
     if memory.settled_until is None or border < memory.settled_until:
         keys: Iterable[str] = before
-        places: Iterable[int] = range(len(known.incidents))
+        places: Iterable[int] = range(len(incidents))
     else:
         keys = [k for k in memory.open_verdicts if k in before]
         places = _open_incidents(known)
-    horizons = {**memory.horizons, **known.horizons}
     young = [
         k for k in keys if _is_young(before[k]["end"], border, k in horizons) and not _stands(former, k, before[k])
     ]
     names = {before[k]["incident_id"] for k in young}
-    silences = waiting((known.stories[place] for place in places if known.incidents[place]["id"] in names), silent)
+    silences = waiting((stories[place] for place in places if incidents[place]["id"] in names), silent)
     waits = _waits(known, young, horizons, longest, now, silences, silent)
     turned = {}
     for key in keys:
@@ -67,8 +67,8 @@ def settled(
     verdicts = {**before, **turned} if turned else before
     open_incidents, again = set(), {}
     for place in places:
-        incident = known.incidents[place]
-        end, jobs = incident["end"], [v.run.key for v in known.stories[place].verdicts]
+        incident = incidents[place]
+        end, jobs = incident["end"], [v.run.key for v in stories[place].verdicts]
         over = (end is None or end <= border) and not any(job in waits for job in jobs)
         if not over:
             open_incidents.add(incident["id"])
@@ -85,8 +85,7 @@ def settled(
             again[place] = reported
     found = _turned(known, verdicts, turned.keys(), again) if turned or again else known
     still = {key: horizons[key] for key in waits if key in horizons}
-    found.memory = Memory(border, frozenset(waits), frozenset(open_incidents), still, waits, memory.index, memory.packed_until)  # fmt: skip
-    found.horizons = {}
+    found.memory = replace(found.memory, settled_until=border, open_verdicts=frozenset(waits), open_incidents=frozenset(open_incidents), horizons=still, shown=waits)  # fmt: skip
     return found
 
 
@@ -97,7 +96,7 @@ def _is_young(end: str | None, border: str, has_horizon: bool) -> bool:
 
 def _stands(former: LiveConclusions | None, key: str, document: Document) -> bool:
     """Was a verdict final, and does it still say the same?"""
-    said = former.verdicts.get(key) if former is not None else None
+    said = former.result.verdicts.get(key) if former is not None else None
     return said is not None and said["final"] and all(said[name] == document[name] for name in _SAID)
 
 
@@ -114,7 +113,7 @@ def _waits(
     unheard = _unheard(keys, horizons, silent)
     found = {}
     for key in keys:
-        document = known.verdicts[key]
+        document = known.result.verdicts[key]
         horizon = _horizon(horizons, key, document)
         hosts = silences.get(document["incident_id"], ()) or unheard.get(key, ())
         latest = horizon.end + longest
@@ -184,8 +183,9 @@ def _until(at: float) -> str:
 
 def _open_incidents(known: LiveConclusions) -> list[int]:
     """Indices of the incidents that are provisional or new, or have a run that is judged anew."""
+    verdicts = known.result.verdicts
     names = known.memory.open_incidents | {
-        known.verdicts[k]["incident_id"] for k in known.memory.open_verdicts if k in known.verdicts
+        verdicts[k]["incident_id"] for k in known.memory.open_verdicts if k in verdicts
     }
     found: list[int] = np.flatnonzero(index_of(known).spans.among(names)).tolist()
     return found
@@ -194,22 +194,23 @@ def _open_incidents(known: LiveConclusions) -> list[int]:
 def _turned(
     known: LiveConclusions, verdicts: dict[str, Document], keys: Iterable[str], again: dict[int, Document]
 ) -> LiveConclusions:
-    incidents = list(known.incidents)
+    incidents = list(known.result.incidents)
+    result = replace(known.result, verdicts=verdicts, incidents=incidents)
     if (
         known.change.touched is None and known.memory.settled_until is None
     ):  # concluded from scratch: all of it is compared later
         for place, document in again.items():
             incidents[place] = document
-        return replace(known, verdicts=verdicts, incidents=incidents)
+        return replace(known, result=result)
     before = known.change.touched or Touched([], {}, set())
     touched = Touched(list(before.incidents), dict(before.gone), {*before.verdicts, *keys})
     fresh = set(before.incidents)
     for place, document in again.items():
         if place not in fresh:
             touched.incidents.append(place)
-            touched.gone[document["id"]] = (incidents[place], known.stories[place])
+            touched.gone[document["id"]] = (incidents[place], known.memory.basis.stories[place])
         incidents[place] = document
-    return replace(known, verdicts=verdicts, incidents=incidents, change=replace(known.change, touched=touched))
+    return replace(known, result=result, change=replace(known.change, touched=touched))
 
 
 __all__ = ["LATENESS_S", "settled"]

@@ -116,28 +116,30 @@ def freeze(
     last version of a document, by kind, cluster and name."""
     of_runs = Documents(store, documents_of_runs, known.cluster)
     of_incidents = Documents(store, documents_of_incidents, known.cluster)
-    for key in known.verdicts.keys() & touched.verdicts:  # most runs that a tick touches have none
-        verdict = known.verdicts[key]
+    verdicts, incidents = known.result.verdicts, known.result.incidents
+    for key in verdicts.keys() & touched.verdicts:  # most runs that a tick touches have none
+        verdict = verdicts[key]
         if isinstance(verdict, Frozen) or not verdict["final"] or "awaited" in verdict:
             continue
         if said := published("verdict", known.cluster, key):
-            known.verdicts[key] = FrozenVerdict(key, _of_verdict(verdict), said, of_runs)
+            verdicts[key] = FrozenVerdict(key, _of_verdict(verdict), said, of_runs)
     for place in touched.incidents:
-        incident = known.incidents[place]
+        incident = incidents[place]
         if isinstance(incident, Frozen) or incident["status"] != "final" or "awaited" in incident:
             continue
         if said := published("incident", known.cluster, incident["id"]):
-            known.incidents[place] = FrozenIncident(
+            incidents[place] = FrozenIncident(
                 incident["id"], _of_incident(incident), said, of_incidents, rooted(incident)
             )
 
 
 def thaw(known: LiveConclusions) -> None:
     """Reads all documents of a cluster: they are going to be stored anew."""
-    for key, document in thawed(known.verdicts.values()).items():
-        known.verdicts[key] = document
-    incidents = thawed(known.incidents)
-    known.incidents[:] = [incidents.get(i["id"], i) for i in known.incidents]
+    result = known.result
+    for key, document in thawed(result.verdicts.values()).items():
+        result.verdicts[key] = document
+    incidents = thawed(result.incidents)
+    result.incidents[:] = [incidents.get(i["id"], i) for i in result.incidents]
 
 
 def thawed(documents: Iterable[Mapping[str, Any] | None]) -> dict[str, dict[str, Any]]:

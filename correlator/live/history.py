@@ -70,8 +70,9 @@ class History:
         for conclusions in found:
             last = before.get(conclusions.cluster)
             touched = conclusions.change.touched or everything(conclusions)
-            for name in sorted(n for n in touched.verdicts if n in conclusions.verdicts):
-                verdict = conclusions.verdicts[name]
+            result = conclusions.result
+            for name in sorted(n for n in touched.verdicts if n in result.verdicts):
+                verdict = result.verdicts[name]
                 version, digest = self._verdicts.get((conclusions.cluster, name), (0, None))
                 update.texts[id(verdict)] = text = sorted_json(verdict)
                 row = _row(conclusions.cluster, "verdict", name, verdict, text, version, digest, now)
@@ -79,7 +80,7 @@ class History:
                     update.versions.append(row)
                     update.report["final" if verdict["final"] else "provisional"].append(name)
             for place in sorted(touched.incidents):
-                self._note_incident(update, conclusions.cluster, conclusions.incidents[place], now)
+                self._note_incident(update, conclusions.cluster, result.incidents[place], now)
             self._note_gone(update, conclusions, last, now)
         update.detected = {i: now for i in update.report["opened"] if i not in offline}
         for alias, heir in update.report["aliases"].items():
@@ -113,10 +114,10 @@ class History:
         touched = conclusions.change.touched if last else None
         if touched:  # what replaces a document is touched too: there may be very many others
             incident: Collection[str] = touched.gone
-            alive = {conclusions.incidents[n]["id"] for n in touched.incidents}
+            alive = {conclusions.result.incidents[n]["id"] for n in touched.incidents}
         else:
             incident = [n for c, n in self._incidents if c == cluster]
-            alive = {i["id"] for i in conclusions.incidents} if incident else set()
+            alive = {i["id"] for i in conclusions.result.incidents} if incident else set()
         heirs = _Heirs(conclusions)
         for name in sorted(n for n in incident if n not in alive):
             row = self._incidents.get((cluster, name))
@@ -181,21 +182,21 @@ def _row(cluster: str | None, kind: str, name: str, document: Mapping[str, Any],
 
 def _report_again(conclusions: LiveConclusions, name: str) -> None:
     """Adds an incident to those to be stored, if only some are: its detection time has changed."""
-    touched = conclusions.change.touched
-    if touched is None or any(conclusions.incidents[n]["id"] == name for n in touched.incidents):
+    touched, incidents = conclusions.change.touched, conclusions.result.incidents
+    if touched is None or any(incidents[n]["id"] == name for n in touched.incidents):
         return
-    for place, incident in enumerate(conclusions.incidents):
+    for place, incident in enumerate(incidents):
         if incident["id"] == name:
             touched.incidents.append(place)
-            touched.gone[name] = (incident, conclusions.stories[place])
-            conclusions.incidents[place] = thawed([incident]).get(name, incident)
+            touched.gone[name] = (incident, conclusions.memory.basis.stories[place])
+            incidents[place] = thawed([incident]).get(name, incident)
 
 
 class _Heirs:
     """Finds which incident continues one that is no longer concluded."""
 
     def __init__(self, conclusions: LiveConclusions) -> None:
-        self._incidents = conclusions.stories
+        self._incidents = conclusions.memory.basis.stories
         self._near: defaultdict[tuple[str, str], list[Incident]] | None = None
 
     def _candidates(self, story: Mapping[str, Any]) -> Iterable[Incident]:

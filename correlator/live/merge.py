@@ -9,12 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from correlator.conclusions import Conclusions
+from correlator.conclusions import Pass
 from correlator.engine import Weighed
 from correlator.evidence.exposure import between
 from correlator.facts.jobs.kinds import COMM_ERROR
 from correlator.facts.world import World
-from correlator.gather import events as event_rows
 from correlator.incidents.incident import Incident
 from correlator.incidents.incidents import repeats_s
 from correlator.live.arrivals import Change
@@ -71,20 +70,21 @@ class Merge:
         """Which incidents of the window replace the ones before; the others stay unchanged."""
         return (lately.last(self.reach) >= self.border) | lately.among(self.live)
 
-    def first_restated(self, found: Conclusions, lately: Spans) -> float:
+    def first_restated(self, weighed: Weighed, lately: Spans) -> float:
         """The earliest start of what is replaced, or weighed for it. ``lately`` is the extent in time of the incidents
-        found.
+        ``weighed``.
 
         A cause may precede it by ``reach``: a window that begins later lacks causes and would blame what is left in it.
         """
-        border, restated = self.border, self.restated(lately)
-        ended = {r.key for r in found.runs if r.end is not None and r.end >= border}
+        border, restated, world = self.border, self.restated(lately), weighed.world
+        ended = {r.key for r in world.runs if r.end is not None and r.end >= border}
         moments = [float(lately.first[restated].min(initial=np.inf))]
-        moments += [f.start for f in found.facts if f.run in ended or (f.end is not None and f.end >= border)]
-        judged = ended.union(v.run.key for s in compress(found.stories, restated) for v in [*s.verdicts, *s.left_open])
-        weighed = (c for v in found.weighed if v.run.key in judged for c in v.others)
-        moments += [m for s in compress(found.stories, restated) for m in self._complained(s.root)]
-        return min([*moments, *(h.cause.start for c in weighed for h in c.hops)])
+        moments += [f.start for f in world.facts if f.run in ended or (f.end is not None and f.end >= border)]
+        stories = [*compress(weighed.stories, restated)]
+        judged = ended.union(v.run.key for s in stories for v in [*s.verdicts, *s.left_open])
+        chains = (c for v in weighed.verdicts if v.run.key in judged for c in v.others)
+        moments += [m for s in stories for m in self._complained(s.root)]
+        return min([*moments, *(h.cause.start for c in chains for h in c.hops)])
 
     def _complained(self, root: Fact) -> list[float]:
         """When the devices failed whose later lines may be the root of an incident.
@@ -95,7 +95,8 @@ class Merge:
             return []
         spans = self.index.spans
         around = np.flatnonzero((spans.first <= root.start) & (spans.over >= root.start))
-        roots = (self.before.stories[n].root for n in around.tolist())
+        stories = self.before.memory.basis.stories
+        roots = (stories[n].root for n in around.tolist())
         return [
             r.start
             for r in roots
@@ -109,8 +110,9 @@ class Merge:
         pieces, continued = self._told_twice(world, then, now, old)
         old[continued], new[pieces] = False, False
         fresh = chosen(world.facts, new)
-        self.changed_facts = chosen(self.before.facts, ~old), fresh
-        return [*kept(self.before.facts, old), *fresh], then.but(old, now, new)
+        known = self.before.result.facts
+        self.changed_facts = chosen(known, ~old), fresh
+        return [*kept(known, old), *fresh], then.but(old, now, new)
 
     def _told_twice(self, world: World, then: Times, now: Times, old: Any) -> tuple[list[int], list[int]]:
         """Facts that were over before the border and are also in the window: of which of the window's only a piece is
@@ -121,7 +123,7 @@ class Merge:
         around = begun[np.searchsorted(begun, then.start)] - then.start <= TOLD_S
         told: dict[tuple[str, str | None, str | None, str], int] = {}
         for n in np.flatnonzero(old & around).tolist():
-            fact = self.before.facts[n]
+            fact = self.before.result.facts[n]
             told |= dict.fromkeys(((fact.kind, fact.host, fact.device, e.id) for e in fact.events), n)
         pieces, continued = [], []
         for n in lasting.tolist() if told else ():
@@ -135,75 +137,82 @@ class Merge:
 
     def merged(
         self,
-        found: Conclusions,
+        found: Pass,
+        weighed: Weighed,
         lately: Spans,
         facts: list[Fact],
         kinds: FactsByKind,
         times: Times,
         others: list[Run],
         former: list[Run],
-        lines: event_rows.Lines | None,
     ) -> tuple[LiveConclusions, list[Verdict]]:
         """Merges results before the border with new ones after it, and returns the verdicts whose documents are to be
         written.
 
-        Replaced incidents have empty documents. ``kinds``: the ``facts`` by kind. ``others`` are the runs outside the window; ``former`` are those inside
-        it, as known before.
+        ``found`` is what the pass over the window yields, without documents, and ``weighed`` what it was concluded from.
+        Replaced incidents have empty documents. ``kinds``: the ``facts`` by kind. ``others`` are the runs outside the
+        window; ``former`` are those inside it, as known before.
         """
-        before, border, index = self.before, self.border, self.index
-        runs, numbers = _with_runs(index, others, former, found.runs)
+        known, memory, border, index = self.before.result, self.before.memory, self.border, self.index
+        before, basis = memory.basis, found.basis  # of all passes so far, and of the one over the window
+        runs, numbers = _with_runs(index, others, former, found.result.runs)
         again = self.restated(lately)
         stays = ~index.spans.among(self.live.union(lately.names[again]))
         spans = index.spans.only(stays) + lately.only(again)
-        stories = [*kept(before.stories, stays), *chosen(found.stories, again)]
+        stories = [*kept(before.stories, stays), *chosen(basis.stories, again)]
         count = int(stays.sum())
-        documents = [*kept(before.incidents, stays), *({} for _ in range(count, len(stories)))]
+        documents = [*kept(known.incidents, stays), *({} for _ in range(count, len(stories)))]
         order = _by_start(spans, count)
         if order is not None:
             spans, stories, documents = spans.in_order(order), in_order(stories, order), in_order(documents, order)
         places = [*range(count, len(stories))] if order is None else np.flatnonzero(order >= count).tolist()
-        gone = {before.incidents[n]["id"]: (before.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
-        restated = [*compress(found.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
-        verdicts, wanted, judged = self._verdicts(found, former, restated)
-        events, event_jobs, repeated = self._all_events(found.events, found.strays)
-        logged_timeout = before.logged_timeout
+        gone = {known.incidents[n]["id"]: (known.incidents[n], before.stories[n]) for n in np.flatnonzero(~stays)}
+        restated = [*compress(basis.stories, again), *(s for _, s in gone.values() if s.id in self.live)]
+        verdicts, wanted, judged = self._verdicts(weighed, former, restated)
+        events, event_jobs, repeated = self._all_events(found.result.events, basis.strays)
+        logged_timeout = memory.logged_timeout
         if any(fact.kind == COMM_ERROR.name for facts_there in self.changed_facts for fact in facts_there):
             logged_timeout = longest_logged_timeout(kinds)
-        merged = LiveConclusions.of(
-            found, events=events, runs=runs, incidents=documents, stories=stories, facts=facts, verdicts=verdicts,
-            looks=[*between(before.looks, -np.inf, border), *between(found.looks, border, np.inf)],
-            unstamped=before.unstamped | self.change.unstamped, accounted=before.accounted, lines=lines,
-            change=TickChange(border, (former, found.runs), self.change.states, Touched(places, gone, judged), self.changed_facts),
-            memory=replace(before.memory, open_verdicts=before.memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times)),
-            weighed=[], logged_timeout=logged_timeout, longest=before.longest if logged_timeout == before.logged_timeout else None,
+        result = replace(found.result, events=events, runs=runs, incidents=documents, facts=facts, verdicts=verdicts)
+        basis = replace(
+            basis, stories=stories, looks=[*between(before.looks, -np.inf, border), *between(basis.looks, border, np.inf)],
+            unstamped=before.unstamped | self.change.unstamped, accounted=before.accounted,
         )  # fmt: skip
-        return merged, wanted
+        memory = replace(
+            memory, basis=basis, open_verdicts=memory.open_verdicts | judged, index=Index(event_jobs, repeated, *numbers, spans, times),
+            logged_timeout=logged_timeout, longest=memory.longest if logged_timeout == memory.logged_timeout else None,
+        )  # fmt: skip
+        change = TickChange(
+            border, (former, found.result.runs), self.change.states, Touched(places, gone, judged), self.changed_facts, found.lines, weighed
+        )  # fmt: skip
+        return LiveConclusions(result, memory, change), wanted
 
     def in_words(self, merged: LiveConclusions, weighed: Weighed, verdicts: Collection[Verdict]) -> LiveConclusions:
         """The conclusions with the documents of what is replaced."""
-        touched = merged.change.touched
+        touched, result, basis = merged.change.touched, merged.result, merged.memory.basis
         assert touched is not None
-        fresh = weighed.incident_documents(merged.stories[n] for n in touched.incidents)
+        fresh = weighed.incident_documents(basis.stories[n] for n in touched.incidents)
         for place, document in zip(touched.incidents, fresh, strict=True):
-            merged.incidents[place] = document
-        merged.verdicts.update(weighed.verdict_documents(verdicts))
-        merged.horizons = weighed.horizons(verdicts)
-        merged.roots = self.before.roots.but(roots_of(d for d, _ in touched.gone.values()), roots_of(fresh))
-        merged.lemons = merged.roots.suspects(len(merged.site.hosts) if merged.site else 0)
-        open_incidents = self.before.memory.open_incidents.union(d["id"] for d in fresh)
-        merged.memory = replace(merged.memory, open_incidents=open_incidents)
+            result.incidents[place] = document
+        result.verdicts.update(weighed.verdict_documents(verdicts))
+        before = self.before.memory
+        horizons = {**before.horizons, **weighed.horizons(verdicts)}
+        roots = before.basis.roots.but(roots_of(d for d, _ in touched.gone.values()), roots_of(fresh))
+        result.lemons = roots.suspects(len(basis.site.hosts) if basis.site else 0)
+        open_incidents = before.open_incidents.union(d["id"] for d in fresh)
+        merged.memory = replace(merged.memory, basis=replace(basis, roots=roots), open_incidents=open_incidents, horizons=horizons)  # fmt: skip
         return merged
 
-    def _verdicts(self, found: Conclusions, former: list[Run], restated: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
+    def _verdicts(self, weighed: Weighed, former: list[Run], restated: list[Incident]) -> tuple[dict[str, Any], list[Verdict], set[str]]:  # fmt: skip
         """The verdicts that stay, those that are replaced, and the runs whose verdict may change.
 
         ``restated`` are the incidents concluded anew.
         """
-        before, jobs = self.before.verdicts, self.change.jobs
-        anew = {r.key for r in found.runs if r.end is None or r.end >= self.border or r.job_id in jobs}
+        before, jobs, runs = self.before.result.verdicts, self.change.jobs, weighed.world.runs
+        anew = {r.key for r in runs if r.end is None or r.end >= self.border or r.job_id in jobs}
         anew |= {v.run.key for s in restated for v in [*s.verdicts, *s.left_open]}
-        wanted = [v for v in found.weighed if v.run.key in anew or v.run.key not in before]
-        anew |= {r.key for r in former} - {r.key for r in found.runs}
+        wanted = [v for v in weighed.verdicts if v.run.key in anew or v.run.key not in before]
+        anew |= {r.key for r in former} - {r.key for r in runs}
         verdicts = dict(before)
         for key in anew:
             verdicts.pop(key, None)
@@ -214,8 +223,8 @@ class Merge:
     ) -> tuple[AppendOnlyList[Event], EventJobs, Repeated]:
         """All events and their part of the index."""
         index, border = self.index, self.border
-        cut, start = (first_at(some, border) for some in (self.before.events, found))
-        fresh, known = found[start:], self.before.events
+        cut, start = (first_at(some, border) for some in (self.before.result.events, found))
+        fresh, known = found[start:], self.before.result.events
         events = (known if isinstance(known, AppendOnlyList) else AppendOnlyList(known)).but(cut, fresh)
         behind = strays[first_at(strays, border) :]
         repeated = index.repeated.but(border, Repeated.of(with_strays(fresh, behind)))

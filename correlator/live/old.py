@@ -29,27 +29,28 @@ def pack_old(known: LiveConclusions, is_resting: bool) -> None:
     ``is_resting``: there is no news.
     """
     index, border = index_of(known), known.change.border
-    if len(known.events) < LATEST:
+    result, memory = known.result, known.memory
+    if len(result.events) < LATEST:
         return
-    news = known.events[-LATEST].time
-    longest = LONGEST_S if known.longest is None else known.longest
-    low = min(known.memory.packed_until, border)
+    news = result.events[-LATEST].time
+    longest = LONGEST_S if memory.longest is None else memory.longest
+    low = min(memory.packed_until, border)
     high = min(border, news) if border > float("-inf") else news
     high = max(low, high - TIMES * (longest + MARGIN_S))
-    first, end = (first_at(known.events, moment) for moment in (low, high))
+    first, end = (first_at(result.events, moment) for moment in (low, high))
     waiting = end - first
     piece = RESTING_PIECE if is_resting else max(PIECE, waiting - MOST_WAITING) if waiting > MOST_WAITING else 0
     if waiting > piece:
         # All events of one moment are packed together, however many.
-        high = min(high, max(known.events[first + piece].time, nextafter(low, inf))) if piece else low
-    known.memory = replace(known.memory, packed_until=high)
+        high = min(high, max(result.events[first + piece].time, nextafter(low, inf))) if piece else low
+    known.memory = replace(memory, packed_until=high)
     if high <= low:
         return
-    if not isinstance(known.events, AppendOnlyList):
-        known.events = AppendOnlyList(known.events)
-    known.events.hold(first_at(known.events, high), thinned)
+    if not isinstance(result.events, AppendOnlyList):
+        result.events = AppendOnlyList(result.events)
+    result.events.hold(first_at(result.events, high), thinned)
     last = index.facts.last
-    FACTS.pack(chosen(known.facts, (last >= low) & (last < high)))
+    FACTS.pack(chosen(result.facts, (last >= low) & (last < high)))
 
 
 def let_go() -> None:

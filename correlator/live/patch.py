@@ -15,6 +15,7 @@ import polars as pl
 
 from correlator import engine
 from correlator.evidence.forgeries import QUARTER_S, Forgery
+from correlator.gather import event_table
 from correlator.incidents import lemons
 from correlator.incidents.incident import events_by_id
 from correlator.live.changes import everything
@@ -100,10 +101,11 @@ def store_runs(writer: Writer, patches: Sequence[Patch], everything: Iterable[Li
         _store(writer, CONCLUDED_FACTS, patch.after.cluster, patch.facts)
         if patch.after.change.states_differ:
             _states(writer, patch.after)
-    if any(p.before.lemons != p.after.lemons for p in patches):
-        _remember(writer, lemons.FACT, lemons.written((c.cluster, c.lemons) for c in everything))
-    if any(p.before.disowned != p.after.disowned for p in patches):
-        _remember(writer, disowned.FACT, engine.disowned_fact(everything))
+    results = [c.result for c in everything]
+    if any(p.before.result.lemons != p.after.result.lemons for p in patches):
+        _remember(writer, lemons.FACT, lemons.written((c.cluster, c.lemons) for c in results))
+    if any(p.before.result.disowned != p.after.result.disowned for p in patches):
+        _remember(writer, disowned.FACT, engine.disowned_fact(results))
 
 
 def _remember(writer: Writer, name: str, value: str) -> None:
@@ -118,8 +120,8 @@ def _store(writer: Writer, table: sa.Table, cluster: str | None, rows: Rows) -> 
 
 def _incidents(after: LiveConclusions, detected: Mapping[str, datetime], texts: Mapping[int, str]) -> Rows:
     touched = after.change.touched or everything(after)
-    fresh = [after.incidents[n] for n in touched.incidents]
-    table = engine.incident_table([replace(after, incidents=fresh)], detected, texts)
+    fresh = [after.result.incidents[n] for n in touched.incidents]
+    table = engine.incident_table([replace(after.result, incidents=fresh)], detected, texts)
     return Rows(list(touched.gone), table, _between([story.start for _, story in touched.gone.values()]))
 
 
@@ -128,14 +130,14 @@ def _runs(before: LiveConclusions, after: LiveConclusions, texts: Mapping[int, s
     old, new = ({r.key: r for r in runs} for runs in after.change.again)
     judged = (after.change.touched or everything(after)).verdicts
     if far := judged - new.keys():
-        new |= {r.key: r for r in after.runs if r.key in far}
-        old |= {r.key: r for r in before.runs if r.key in far}
+        new |= {r.key: r for r in after.result.runs if r.key in far}
+        old |= {r.key: r for r in before.result.runs if r.key in far}
     same = {key for key, run in new.items() if key in old and key not in judged and _same_run(old[key], run)}
     fresh = [run for key, run in new.items() if key not in same]
-    verdicts = [after.verdicts.get(run.key) for run in fresh]
+    verdicts = [after.result.verdicts.get(run.key) for run in fresh]
     read = frozen_texts(verdicts)
     texts = {**texts, **{id(v): read[v.name] for v in verdicts if isinstance(v, Frozen)}} if read else texts
-    return Rows([key for key in old if key not in same], engine.run_table([replace(after, runs=fresh)], texts))
+    return Rows([key for key in old if key not in same], engine.run_table([replace(after.result, runs=fresh)], texts))
 
 
 def _facts(after: LiveConclusions) -> Rows:
@@ -155,19 +157,21 @@ def _events(before: LiveConclusions, after: LiveConclusions) -> Rows:
     lines = _lines(after)
     was, now = _homes(before, after, lines.values())
     moved = {e for e in was.keys() | now.keys() if was.get(e) != now.get(e)}
-    old, new = ({e.id: e for e in c.events[first_at(c.events, after.change.border) :]} for c in (before, after))  # fmt: skip
+    then, result = before.result, after.result
+    old, new = ({e.id: e for e in c.events[first_at(c.events, after.change.border) :]} for c in (then, result))  # fmt: skip
     if far := {e for e in moved if e not in new}:
-        for conclusions, near in ((before, old), (after, new)):
+        for conclusions, near in ((then, old), (result, new)):
             near.update(
                 (i, e) for i in far & lines.keys() if (e := _event(conclusions.events, i, lines[i])) is not None
             )
     same = {i for i in (old.keys() & new.keys()) - moved if old[i] is new[i] or _WHOLE(old[i]) == _WHOLE(new[i])}
     stale = [e for i, e in old.items() if i not in same]
-    fresh = engine.event_table(after, [e for i, e in new.items() if i not in same] if same else list(new.values()), now)
-    if before.forgeries or after.forgeries:
+    differing = [e for i, e in new.items() if i not in same] if same else list(new.values())
+    fresh = event_table.table(differing, now, after.cluster, after.change.lines)
+    if then.forgeries or result.forgeries:
         gone, made = _forged(before, after)
         stale += gone
-        fresh = pl.concat([fresh, engine.forged_table(after, made)]) if made else fresh
+        fresh = pl.concat([fresh, engine.forged_table(result, made)]) if made else fresh
     return Rows([e.id for e in stale], fresh, _between([e.time for e in stale]))
 
 
@@ -179,7 +183,7 @@ def _between(times: Sequence[float]) -> tuple[datetime | None, datetime | None] 
 def _forged(before: LiveConclusions, after: LiveConclusions) -> tuple[list[Event], list[Forgery]]:
     """The events about false lines that are gone or differ, and those that are new or differ."""
     since = after.change.border - QUARTER_S
-    old, new = ({f.event.id: f for f in c.forgeries if f.event.time >= since} for c in (before, after))
+    old, new = ({f.event.id: f for f in c.result.forgeries if f.event.time >= since} for c in (before, after))
     same = {i for i in old.keys() & new.keys() if old[i] is new[i] or _WHOLE(old[i].event) == _WHOLE(new[i].event)}
     return [f.event for i, f in old.items() if i not in same], [f for i, f in new.items() if i not in same]
 
@@ -187,7 +191,8 @@ def _forged(before: LiveConclusions, after: LiveConclusions) -> tuple[list[Event
 def _lines(after: LiveConclusions) -> dict[str, float]:
     """Event id -> its time, for the events of incidents whose set of events changed."""
     touched = after.change.touched or everything(after)
-    fresh = {after.stories[n].id: after.stories[n] for n in touched.incidents}
+    stories = after.memory.basis.stories
+    fresh = {stories[n].id: stories[n] for n in touched.incidents}
     gone = {i: story for i, (_, story) in touched.gone.items()}
     same = {i for i in fresh.keys() & gone.keys() if events_by_id(fresh[i]).keys() == events_by_id(gone[i]).keys()}
     return {
@@ -211,7 +216,8 @@ def _homes(
             stretches.append((time, time))
         stretches[-1] = (time, stretches[-1][1])
     was, now = (
-        [c.stories[n] for n in np.flatnonzero(index_of(c).spans.within(stretches)).tolist()] for c in (before, after)
+        [c.memory.basis.stories[n] for n in np.flatnonzero(index_of(c).spans.within(stretches)).tolist()]
+        for c in (before, after)
     )
     return {e: s.id for s in was for e in events_by_id(s)}, {e: s.id for s in now for e in events_by_id(s)}
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
-from correlator.conclusions import Conclusions
 from correlator.edges.window_values import derived_values
 from correlator.live.merge import longest_logged_timeout
 from correlator.live.state import LiveConclusions, index_of
@@ -21,18 +21,21 @@ MARGIN_S = TOLD_S
 LONGEST_S = 6 * 3600.0
 
 
-def longest_window(known: Conclusions, edges: Iterable[Edge]) -> float:
-    """The longest causal window between different subjects, seconds: how far a cause may precede its effect."""
-    if known.site is None:
+def longest_window(known: LiveConclusions, edges: Iterable[Edge]) -> float:
+    """The longest causal window between different subjects, seconds: how far a cause may precede its effect. It is
+    remembered."""
+    memory = known.memory
+    if memory.basis.site is None:
         return 0.0
-    if known.longest is not None:
-        return known.longest
-    values = derived_values(known.site.values_for(None), None)
-    known.logged_timeout = longest_logged_timeout(by_kind(known.facts))
-    values["PrintedTimeout"] = windows.Value(0.0, max(known.logged_timeout, 1800.0))
+    if memory.longest is not None:
+        return memory.longest
+    values = derived_values(memory.basis.site.values_for(None), None)
+    logged_timeout = longest_logged_timeout(by_kind(known.result.facts))
+    values["PrintedTimeout"] = windows.Value(0.0, max(logged_timeout, 1800.0))
     highs = [windows.window(e.window, values)[1] for e in edges if e.scope != "same run"]
-    known.longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
-    return known.longest
+    longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
+    known.memory = replace(memory, longest=longest, logged_timeout=logged_timeout)
+    return longest
 
 
 def untouched_until(before: LiveConclusions, earliest: float) -> float:
@@ -40,4 +43,5 @@ def untouched_until(before: LiveConclusions, earliest: float) -> float:
 
     What such lines show about clocks is included.
     """
-    return index_of(before).repeated.untouched_until(before.clocks.evidence_from(earliest) - before.clocks.furthest)
+    clocks = before.memory.basis.clocks
+    return index_of(before).repeated.untouched_until(clocks.evidence_from(earliest) - clocks.furthest)

@@ -133,12 +133,7 @@ class Ticker:
                 found, partly = self._conclude(new, whole, storing, received_rows)
             if not partly:
                 self._full_at, self._full_took = begun, time.perf_counter() - begun
-            found = [
-                settled(
-                    c, longest_window(c, self._rules.edges), moment, silent_in(self.store, c), before.get(c.cluster)
-                )
-                for c in found
-            ]
+            found = [self._settled(c, moment, before.get(c.cluster)) for c in found]
             concluded = [c.change.touched for c in found]
             found = [same_objects(c, before.get(c.cluster)) for c in found]
             if new.nothing and all(c is before.get(c.cluster) for c in found):
@@ -148,23 +143,27 @@ class Ticker:
             lines = growth(new.tables["logs"])
             report = self._say(found, before, moment, partly, storing)
         self._seen, self._received, self._known = new.until, received, {c.cluster: c for c in found}
-        self._inbox.senders = {c.cluster: c.believed.senders for c in found}
+        self._inbox.senders = {c.cluster: c.memory.basis.believed.senders for c in found}
         if not partly:
-            self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.clocks.offsets}
+            self._inbox.recalled = {c.cluster: nothing_behind(c) for c in found if not c.memory.basis.clocks.offsets}
         self._ticks += 1
         for conclusions, touched in zip(found, concluded, strict=True):
             if not partly or conclusions is not before.get(conclusions.cluster):
                 some = touched if partly and touched else everything(conclusions)  # a full pass reads frozen ones, too
                 self._to_freeze.append((conclusions, some))
             pack_old(conclusions, False)  # builds the index after a full pass, so that no tick that is waited for does
-            conclusions.change, conclusions.lines = stored(), None
-            self._to_free += conclusions.to_free
-            conclusions.to_free.clear()
+            self._to_free.append(conclusions.change.inputs)
+            conclusions.change = stored()
         self._to_free.append(before)
         if not partly:  # too much to wait
             self._let_go()
         lists: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in report.report.items()}
         return TickReport(worked=True, full=not partly, seconds=time.perf_counter() - begun, lines=lines, **lists)
+
+    def _settled(self, known: LiveConclusions, moment: datetime, former: LiveConclusions | None) -> LiveConclusions:
+        """``known`` with what is final at ``moment`` and what waits. ``former``: the conclusions before."""
+        silent = silent_in(self.store, known.cluster, known.memory.basis)
+        return settled(known, longest_window(known, self._rules.edges), moment, silent, former)
 
     def _rest(self, known: Sequence[LiveConclusions]) -> None:
         """Does what can wait for a tick without news."""
@@ -234,7 +233,8 @@ class Ticker:
                     thaw(conclusions)
                 update = history.note(changed, moment, before, offline)
                 detected = ChainMap(update.detected, history.detected)
-                write(self.store, found, detected, lambda writer: history.write(writer, update, moment))
+                results, lines = [c.result for c in found], {c.cluster: c.change.lines for c in found}
+                write(self.store, results, detected, lambda writer: history.write(writer, update, moment), lines)
             else:
                 update = self._patch(changed, found, before, moment, offline, storing)
         history.remember(update)
@@ -301,13 +301,13 @@ class Ticker:
         before = self._known.get(cluster)
         if before is None:
             return None
-        index = index_of(before)
+        index, basis = index_of(before), before.memory.basis
         change = arrivals.change(
             cluster,
-            lambda jobs: index.last_runs(before.runs, jobs),
-            before.last,
-            before.reporting_hosts,
-            lambda earliest: untouched_until(before, earliest) - before.clocks.furthest,
+            lambda jobs: index.last_runs(before.result.runs, jobs),
+            basis.last,
+            basis.collected.reporting_hosts,
+            lambda earliest: untouched_until(before, earliest) - basis.clocks.furthest,
         )
         if change is None:
             return before
@@ -324,7 +324,7 @@ class Ticker:
 def nothing_behind(known: LiveConclusions) -> Recalled:
     """No line later than the last known event: there is none after a full pass, if no clock is off."""
     repeated = index_of(known).repeated
-    latest = (some[-1].time for some in (known.events, known.strays) if some)
+    latest = (some[-1].time for some in (known.result.events, known.memory.basis.strays) if some)
     last = max([repeated.latest, *latest])
     return Recalled(last + BEHIND_S, [])
 

@@ -11,6 +11,7 @@ What ended before t - margin stays unchanged. If that is not enough (another set
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -20,7 +21,7 @@ import polars as pl
 
 from correlator.clocks import clocks
 from correlator.clocks.clocks import Books, Known
-from correlator.conclusions import Conclusions
+from correlator.conclusions import Pass
 from correlator.edges.load import Rules
 from correlator.engine import Measured, Weighed, gather_world, measure, node_states
 from correlator.evidence import forgeries
@@ -55,6 +56,7 @@ from correlator.model.nouns import Event, Fact, Run
 from correlator.model.thinned import first_at, of_kinds
 from correlator.site.cabling import Cabling
 from correlator.site.first_seen import HOUR_S, first_seen, hour_of
+from correlator.site.site import Site
 from correlator.site.timeouts import narrow_slurmd_timeout
 from store.questions import job_rows
 
@@ -98,21 +100,22 @@ class Window:
         begin: Callable[[LiveConclusions], None] = lambda merged: None,
     ) -> None:
         """``begin`` receives the new conclusions before their documents are written."""
-        self.store, self.before, self.rules, self.settings, self.change = store, before, rules, settings, change
-        self.begin = begin
+        self.store, self.rules, self.settings, self.change, self.begin = store, rules, settings, change, begin
+        self.before, self.cluster, basis = before, before.cluster, before.memory.basis
+        #: What was concluded before the change, and what it was concluded from.
+        self.known, self.basis = before.result, basis
         self.lines: event_rows.Lines | None = None
         self.index = index_of(before)
         #: How far timestamps are from true time, and from which timestamp on new lines are evidence about clocks.
-        self.skew = before.clocks.furthest
-        self.evidence_from = before.clocks.evidence_from(change.earliest)
+        self.skew = basis.clocks.furthest
+        self.evidence_from = basis.clocks.evidence_from(change.earliest)
         #: The time zones in which accounting reported the known jobs.
-        self.accounting_time = before.clocks.zones.accounting_time
+        self.accounting_time = basis.clocks.zones.accounting_time
         border = change.earliest - max(self.skew, self.accounting_time.furthest) - MARGIN_S
-        if before.uncovered is not None:  # what became of other runs that a cause reached may be known now
-            border = min(border, before.uncovered - ENDS_WITH_S)
+        if basis.uncovered is not None:  # what became of other runs that a cause reached may be known now
+            border = min(border, basis.uncovered - ENDS_WITH_S)
         self.reach = longest_window(before, rules.edges) + MARGIN_S
-        may_show = change.may_show
-        clock, limit = before.any_kernel_clock, before.any_new_limit
+        may_show, clock, limit = change.may_show, basis.any_kernel_clock, basis.any_new_limit
         self.kernel_clocks = kernel_lines.Asked(
             store, before.cluster, any_clock=None if clock is False and may_show.kernel_clock else clock
         )
@@ -122,10 +125,10 @@ class Window:
         self._begin(border)
 
     def _begin(self, border: float) -> None:
-        before, change, spans, repeated = self.before, self.change, self.index.spans, self.index.repeated
+        change, spans, repeated = self.change, self.index.spans, self.index.repeated
         lasting = repeated.time[(repeated.time < border) & (repeated.last >= border - COALESCE_S)]
         border = float(lasting.min(initial=border))
-        just = before.events[first_at(before.events, border - COALESCE_S) :][:1]
+        just = self.known.events[first_at(self.known.events, border - COALESCE_S) :][:1]
         #: Results are replaced from here on.
         self.border = min([border, *(e.time for e in just)])
         #: Incidents concluded anew: they reach into the window, or something in them may have ended.
@@ -143,13 +146,13 @@ class Window:
     @property
     def whole(self) -> bool:
         """Is the window so long that concluding about everything costs no more?"""
-        events = self.before.events
+        events = self.known.events
         inside = len(events) - first_at(events, self.since)
-        return self.since <= self.before.first or inside > 0.7 * len(events)
+        return self.since <= self.basis.first or inside > 0.7 * len(events)
 
     def again(self) -> LiveConclusions | None:
         """The conclusions with the change applied; None if everything must be concluded anew."""
-        if self._unmuted() or self._first_accounted() or log_hosts.has_new(self.before, self.change, self._nodes):
+        if self._unmuted() or self._first_accounted() or log_hosts.has_new(self.basis, self.change, self._nodes):
             return None
         found = self._gathered()
         if found is None:
@@ -163,20 +166,19 @@ class Window:
 
     def _gathered(self) -> _Gathered | None:
         """The rows of the window and what they show before any fact is concluded; None if that differs for all rows."""
-        before = self.before
+        basis, empty = self.basis, self.change.empty
         jobs = self.change.jobs | set(self.index.run_jobs[self.index.run_ends >= self.since].tolist())
         # What does not depend on events comes first, while the events are being read.
-        empty = self.change.empty
-        states = [] if "node_states" in empty else node_states(self.store, before.cluster, since(self.since))
-        zoned = self.skew if before.clocks.zones.offsets else 0.0
-        any_pace = bool(before.progress) or self.change.may_show.pace
-        measured = measure(self.store, before.cluster, empty, since(self.since - zoned), any_pace=any_pace, gpus=before.collected.telemetry)  # fmt: skip
+        states = [] if "node_states" in empty else node_states(self.store, self.cluster, since(self.since))
+        zoned = self.skew if basis.clocks.zones.offsets else 0.0
+        any_pace = bool(basis.progress) or self.change.may_show.pace
+        measured = measure(self.store, self.cluster, empty, since(self.since - zoned), any_pace=any_pace, gpus=basis.collected.telemetry)  # fmt: skip
         carried = self._carried(jobs)
-        others, former = self.index.without(before.runs, jobs)
+        others, former = self.index.without(self.known.runs, jobs)
         rows = self._job_rows(former)
         as_they_were, read = self._events()
         # Known events were ruled on already, but an agent may have shown since then whose address sent them.
-        believed = before.believed
+        believed = basis.believed
         doubtful = in_doubt(read, believed, sent=self.lines is None or self.lines.sent)
         ruled = in_doubt(chain(as_they_were, carried), believed)
         if not self._is_believed(chain(as_they_were, read, carried), [*doubtful, *ruled]):
@@ -192,18 +194,16 @@ class Window:
         if strays and (proof is None or self._shows_more(proof)):
             return None
         events = self._joined_events(new, carried)
-        strangers = before.disowned | disowned(doubtful, believed)
+        strangers = self.known.disowned | disowned(doubtful, believed)
         runs = self._runs(former, rows, events, run_rows.moved_by(off, believed))
-        if log_hosts.run_jobs(before, self.change, runs, self._nodes):
+        if log_hosts.run_jobs(basis, self.change, runs, self._nodes):
             return None
         return _Gathered(events, runs, others, former, jobs, states, measured, off, strays, proof, strangers)
 
     def _begins_earlier(self, found: _Gathered) -> bool:
         """Do other runs, or incidents that the new runs are named in, make the window begin earlier? It does then."""
-        runs, jobs = found.runs, found.jobs
-        earlier = other_now(
-            self.before.looks, found.former, runs, self.border, lambda since: self._elsewhere(since, jobs)
-        )
+        runs, jobs, looks = found.runs, found.jobs, self.basis.looks
+        earlier = other_now(looks, found.former, runs, self.border, lambda since: self._elsewhere(since, jobs))
         if (earlier := earlier - ENDS_WITH_S) < self.border:
             self._begin(earlier)
             return True
@@ -215,82 +215,85 @@ class Window:
 
     def _world(self, found: _Gathered) -> World | None:
         """The world of the window; None if it shows what changes conclusions outside of it."""
-        before = self.before
-        hosts = before.site.hosts if before.site else frozenset()
+        basis = self.basis
+        hosts = basis.site.hosts if basis.site else frozenset()
         world = gather_world(
-            self.store, before.cluster, self.settings, found.events, found.runs, found.states, found.off, hosts, before,
-            found.measured, believed=before.believed, kernel_clocks=self.kernel_clocks, limits=self.limits,
+            self.store, self.cluster, self.settings, found.events, found.runs, found.states, found.off, hosts, basis,
+            found.measured, believed=basis.believed, kernel_clocks=self.kernel_clocks, limits=self.limits,
             earlier=(found.others, self.since), more=self.change.collected,
         )  # fmt: skip
         # Earlier than anything known: base rates change. Other controllers: whom a lost link cut off may change.
-        if (world.events and world.first < before.first) or world.controllers != before.controllers:
+        if (world.events and world.first < basis.first) or world.controllers != basis.controllers:
             return None
-        first_gauges = world.collected and world.collected.telemetry and not before.collected.telemetry
-        if first_gauges and lacks(before.looks, {GPUS}):
+        first_gauges = world.collected and world.collected.telemetry and not basis.collected.telemetry
+        if first_gauges and lacks(basis.looks, {GPUS}):
             return None
         world.past = self._past
-        world.first, world.last = min(before.first, world.first), max(before.last, world.last)
-        world.progress = _joined(before.progress, world.progress, self.since)
+        world.first, world.last = min(basis.first, world.first), max(basis.last, world.last)
+        world.progress = _joined(basis.progress, world.progress, self.since)
         return world
 
     def _concluded(self, world: World, gathered: _Gathered, seen: dict[Any, float]) -> LiveConclusions | None:
         """The facts, incidents and verdicts of the window, merged into those before; None as for ``again``."""
-        before = self.before
         conclude(world)
-        merge = Merge(before, self.change, self.border, self.reach, self.live)
+        merge = Merge(self.before, self.change, self.border, self.reach, self.live)
         facts, times = merge.facts(world)
         kinds = FactsByKind(facts, times.kind, times.start)
         if not world.site.settings["SlurmdTimeout"].known:
             narrow_slurmd_timeout(world.site, kinds.get(LINK_OUTAGE.name), kinds.get(NODE_DOWN.name))
-        if before.site is None or not _same_site(world, before):
+        if not _same_site(world.site, self.basis.site):
             return None
-        world.recall(far_causes(world, before.facts, self.index.facts, self.rules.edges, self.since, self.reach))
+        world.recall(far_causes(world, self.known.facts, self.index.facts, self.rules.edges, self.since, self.reach))
         weighed = Weighed(world, self.rules.edges, BaseRates(kinds, seen.values(), world.first, self.rules.innocent))
-        found = weighed.concluded()
-        lately = Spans.of(found.stories)
-        if (first := merge.first_restated(found, lately)) - self.reach < self.since:
+        lately = Spans.of(weighed.stories)
+        if (first := merge.first_restated(weighed, lately)) - self.reach < self.since:
             self.since = first - self.reach
             return None if self.whole else self.again()
-        found.seen, found.clocks = seen, gathered.off
-        found.disowned, found.any_kernel_clock = gathered.strangers, self.kernel_clocks.any_clock
-        found.any_new_limit = self.limits.any_change
-        found.strays, found.proof = gathered.strays, gathered.proof
-        found.forgeries = forgeries.gathered(world, gathered.strays, gathered.proof, before.forgeries, self.border)
-        found.looks += [one.look for one in found.forgeries if one.look and one.look.at >= self.border]
-        merged, verdicts = merge.merged(
-            found, lately, facts, kinds, times, gathered.others, gathered.former, self.lines
-        )
+        found = self._found(weighed, gathered, seen)
+        merged, verdicts = merge.merged(found, weighed, lately, facts, kinds, times, gathered.others, gathered.former)
         self.begin(merged)
         return merge.in_words(merged, weighed, verdicts)
 
+    def _found(self, weighed: Weighed, gathered: _Gathered, seen: Mapping[str, float]) -> Pass:
+        """What the pass over the window yields, without documents."""
+        found = weighed.concluded()
+        result, strays, proof = found.result, gathered.strays, gathered.proof
+        result.disowned = gathered.strangers
+        result.forgeries = forgeries.gathered(weighed.world, strays, proof, self.known.forgeries, self.border)
+        further = [one.look for one in result.forgeries if one.look and one.look.at >= self.border]
+        return replace(found, lines=self.lines, basis=replace(
+            found.basis, seen=seen, clocks=gathered.off, strays=strays, proof=proof, looks=[*found.basis.looks, *further],
+            any_kernel_clock=self.kernel_clocks.any_clock, any_new_limit=self.limits.any_change,
+        ))  # fmt: skip
+
     def _strays(self, read: list[Event]) -> list[Event]:
         """All events that count for nothing, with those ``read`` again from their lines."""
-        known = self.before.strays
+        known = self.basis.strays
         return [*known[: first_at(known, self.cut)], *read] if known else read
 
     def _proof(self, strays: Sequence[Event], new: Iterable[Event]) -> forgeries.Proof | None:
-        before = self.before
-        if not strays or before.proof is None or before.inventory is None:
-            return before.proof
-        return forgeries.proof(strays, new, before.believed, before.inventory.settings, self._nodes, before.proof)
+        basis = self.basis
+        if not strays or basis.proof is None or basis.inventory is None:
+            return basis.proof
+        return forgeries.proof(strays, new, basis.believed, basis.inventory.settings, self._nodes, basis.proof)
 
     def _shows_more(self, proof: forgeries.Proof) -> bool:
         """Does ``proof`` show more than before of the hosts that were asked about before?"""
-        then = self.before.proof
+        then = self.basis.proof
         if then is None or not then.asked:
             return False
         return proof.heard is not then.heard or not then.asked.isdisjoint(proof.computing - then.computing)
 
     def _elsewhere(self, since: float, jobs: Collection[int]) -> list[Run]:
         """The known runs of other jobs that ended after ``since``."""
-        return [r for r in chosen(self.before.runs, self.index.run_ends >= since) if r.job_id not in jobs]
+        return [r for r in chosen(self.known.runs, self.index.run_ends >= since) if r.job_id not in jobs]
 
     def _past(self, low: float) -> tuple[list[Run], list[Fact]]:
         """The runs that ended from ``low`` to the beginning of the window, and the facts about their failures."""
         ends, starts = self.index.run_ends, self.index.facts.start
-        runs = chosen(self.before.runs, (ends >= low) & (ends < self.since))
+        runs = chosen(self.known.runs, (ends >= low) & (ends < self.since))
         around = (starts >= low - ENDS_WITH_S) & (starts < self.since + ENDS_WITH_S)
-        return runs, chosen(self.before.facts, around & (self.index.facts.kind == number_of(RUN_FAILED.name)))
+        return runs, chosen(self.known.facts, around & (self.index.facts.kind == number_of(RUN_FAILED.name)))
 
     def _joined_events(self, new: Sequence[Event], carried: list[Event]) -> list[Event]:
         """New and carried events in order, each once.
@@ -306,18 +309,18 @@ class Window:
 
     def _unmuted(self) -> bool:
         """Does a verdict carry a doubt for lack of a node's log that is now collected?"""
-        before = self.before
-        if lacks(before.looks, before.collected.new_in(self.change.collected)):
+        basis = self.basis
+        if lacks(basis.looks, basis.collected.new_in(self.change.collected)):
             return True
-        new_hosts = self.change.reporting_hosts - before.reporting_hosts
-        if not new_hosts or not before.reporting_hosts:
+        new_hosts = self.change.reporting_hosts - basis.collected.reporting_hosts
+        if not new_hosts or not basis.collected.reporting_hosts:
             return bool(new_hosts)
-        muted = (r for r in before.runs if r.key in before.verdicts and not new_hosts.isdisjoint(r.nodes))
-        return lacks(before.looks, new_hosts) or any(True for _ in muted)
+        muted = (r for r in self.known.runs if r.key in self.known.verdicts and not new_hosts.isdisjoint(r.nodes))
+        return lacks(basis.looks, new_hosts) or any(True for _ in muted)
 
     def _first_accounted(self) -> bool:
         """Are there rows about jobs for the first time? From now on fewer lines make runs."""
-        return not self.before.accounted and "jobs" not in self.change.empty and bool(self._nodes())
+        return not self.basis.accounted and "jobs" not in self.change.empty and bool(self._nodes())
 
     def _seen(self, world: World, former: list[Run]) -> dict[str, float] | None:
         """When each host was first seen, including the rows of the window.
@@ -325,9 +328,9 @@ class Window:
         None if that changes conclusions about the time before the border: the number of hosts, or which host a line
         names.
         """
-        before, fresh = self.before, first_seen((events[0] for events in world.by_host.values()), world.runs)
-        seen = dict(before.seen)
-        for host, moment in before.seen.items():
+        before, fresh = self.basis.seen, first_seen((events[0] for events in world.by_host.values()), world.runs)
+        seen = dict(before)
+        for host, moment in before.items():
             if moment >= self.since:  # seen in rows of the window only, and all of those were read again
                 if host not in fresh:
                     return None
@@ -337,19 +340,19 @@ class Window:
         for host, moment in first_seen([], former).items():
             now = fresh.get(host, float("inf"))
             if (
-                before.seen[host] == moment < min(now, self.since)
+                before[host] == moment < min(now, self.since)
             ):  # the run in which it was first seen began at another time
                 if hour_of(now) != hour_of(moment):
                     return None
                 seen[host] = now
         for host, moment in seen.items():
-            then = before.seen.get(host)
+            then = before.get(host)
             if moment != then and (then is None or hour_of(then) != hour_of(moment)):
                 first = moment if then is None else min(moment, then)
                 if hour_of(first) + HOUR_S <= self.border:
                     return None
-        never = frozenset(seen.keys() - before.seen.keys())
-        past = of_kinds(before.events, BY_NAME) if never else ()
+        never = frozenset(seen.keys() - before.keys())
+        past = of_kinds(self.known.events, BY_NAME) if never else ()
         return None if any(may_end_at(e, never) for e in past if e.time < self.border) else seen
 
     def _events(self) -> tuple[Sequence[Event], list[Event]]:
@@ -359,37 +362,35 @@ class Window:
         An event is unchanged if no new line can be a copy of it or move it in time. All events read again lie after
         ``self.cut`` in true time.
         """
-        before, cluster = self.before, self.before.cluster
-        unstamped = self.change.jobs & (before.unstamped | self.change.unstamped)
+        basis, cluster = self.basis, self.cluster
+        unstamped = self.change.jobs & (basis.unstamped | self.change.unstamped)
         if unstamped:
             self.cut = self.since
             lines = event_rows.stamped(self.store, cluster, since(self.cut - self.skew))
-            speakers = speakers_of(before.believed)
+            speakers = speakers_of(basis.believed)
             untimed = unstamped_lines.placed(self.store, cluster, speakers, unstamped, self.accounting_time or None)
             lines = pl.concat([lines, untimed])
-            events, self.lines = event_rows.read(lines, before.believed.senders)
+            events, self.lines = event_rows.read(lines, basis.believed.senders)
             return [], events
-        self.cut = max(self.since, untouched_until(before, self.change.earliest))
-        first, behind = (first_at(before.events, t) for t in (self.since, self.cut))
+        self.cut = max(self.since, untouched_until(self.before, self.change.earliest))
+        first, behind = (first_at(self.known.events, t) for t in (self.since, self.cut))
         events, self.lines = self._read_from(self.cut - self.skew)
-        return before.events[first:behind], events
+        return self.known.events[first:behind], events
 
     def _clocks(self, read: Sequence[Event], carried: list[Event], rows: pl.DataFrame) -> clocks.Clocks | None:
         """Which clocks are off, given the events of the window and new ``rows`` about jobs.
 
         None if everything must be read again.
         """
-        before = self.before
-        cables = before.inventory.cabling if before.inventory else Cabling()
-        if before.clocks.offsets:
+        basis = self.basis
+        cables = basis.inventory.cabling if basis.inventory else Cabling()
+        if basis.clocks.offsets:
             shown = sorted(map(clocks.as_shown, [*read, *carried]), key=event_rows.order)
         else:
             shown = event_rows.in_order(list(read), carried)
-        known = Known(
-            cables, telemetry.begun(self.store, before.cluster, self.accounting_time), before.believed.senders
-        )
+        known = Known(cables, telemetry.begun(self.store, self.cluster, self.accounting_time), basis.believed.senders)
         return clocks.compared_further(
-            before.clocks, shown, known, self.evidence_from, Books(self.accounting_time, rows=rows)
+            basis.clocks, shown, known, self.evidence_from, Books(self.accounting_time, rows=rows)
         )
 
     def _corrected(self, read: list[Event], off: clocks.Clocks) -> list[Event]:
@@ -404,25 +405,25 @@ class Window:
         found = self.change.ahead.read(cut) if self.change.ahead else None
         if found:
             return found
-        lines = event_rows.stamped(self.store, self.before.cluster, since(cut))
-        return event_rows.read(lines, self.before.believed.senders)
+        lines = event_rows.stamped(self.store, self.cluster, since(cut))
+        return event_rows.read(lines, self.basis.believed.senders)
 
     def _carried(self, jobs: Iterable[int]) -> list[Event]:
         """Events before the window that it needs: those of facts that still last, and the runs' own lines."""
         wanted = set(jobs)
         times = self.index.facts
-        lasting = chosen(self.before.facts, (times.start < self.since) & (times.until >= self.since))
+        lasting = chosen(self.known.facts, (times.start < self.since) & (times.until >= self.since))
         found = {e.id: e for f in lasting for e in f.events}
-        for story in chosen(self.before.stories, self.index.spans.among(self.live)):
+        for story in chosen(self.basis.stories, self.index.spans.among(self.live)):
             found.update((e.id, e) for e in events_of(story))
         for place in self.index.event_jobs.of_jobs(wanted):
-            event = self.before.events[place]
+            event = self.known.events[place]
             if event.time < self.since or self._placed(event):
                 found[event.id] = event
-        behind = first_at(self.before.events, self.since)
-        unstamped = self.before.unstamped - wanted  # also for jobs without a known run
+        behind = first_at(self.known.events, self.since)
+        unstamped = self.basis.unstamped - wanted  # also for jobs without a known run
         for place in self.index.event_jobs.of_jobs(unstamped, behind) if unstamped else ():
-            event = self.before.events[place]
+            event = self.known.events[place]
             if self._placed(event):
                 found[event.id] = event
         untold = self.change.jobs
@@ -435,7 +436,7 @@ class Window:
         """
         return (
             event.time_quality == "inferred"
-            and event.job_id in self.before.unstamped
+            and event.job_id in self.basis.unstamped
             and event.source in ("job_stdout", "job_stderr")
         )
 
@@ -444,7 +445,7 @@ class Window:
         new_jobs = self.change.jobs | (frozenset(r.job_id for r in former) if self.skew else frozenset())
         known = frozenset(r.job_id for r in former if r.job_id in new_jobs)
         return run_rows.rows_of(
-            self.store, self.before.cluster, new_jobs, known, self.change.new, self.change.job_rows, "steps" not in self.change.empty
+            self.store, self.cluster, new_jobs, known, self.change.new, self.change.job_rows, "steps" not in self.change.empty
         )  # fmt: skip
 
     def _runs(
@@ -458,7 +459,7 @@ class Window:
                 steps=self.accounting_time.corrected_steps(rows.steps, rows.table),
             )
             prepared = EMPTY
-        witnesses = Witnesses(self.before.believed.senders, self.before.accounted)
+        witnesses = Witnesses(self.basis.believed.senders, self.basis.accounted)
         again = run_rows.gather_some(rows, events, prepared, witnesses, moved=moved)
         return sorted([*(r for r in former if r.job_id not in rows.jobs), *again], key=attrgetter("job_id"))
 
@@ -481,13 +482,13 @@ class Window:
 
     def _is_believed(self, events: Iterable[Event], doubtful: Sequence[Event]) -> bool:
         """Are the controllers and addresses of ``before`` still right? ``doubtful``: the events that are ``in_doubt``."""
-        believed = self.before.believed
+        believed = self.basis.believed
         if asks_again(events, doubtful, believed, self._nodes):
             return False
-        return not are_of_agents(self.store, self.before.cluster, doubtful, believed.senders)
+        return not are_of_agents(self.store, self.cluster, doubtful, believed.senders)
 
     def _nodes(self) -> frozenset[str]:
-        return frozenset(r["host"] for r in self.store.ask(job_rows.hosts_of_jobs(self.before.cluster)))
+        return frozenset(r["host"] for r in self.store.ask(job_rows.hosts_of_jobs(self.cluster)))
 
 
 def _piece_of(event: Event, whole: Event | None) -> bool:
@@ -502,7 +503,6 @@ def _joined(old: Mapping[Any, list[Any]], new: Mapping[Any, list[Any]], since: f
     }
 
 
-def _same_site(world: World, before: Conclusions) -> bool:
-    now, then = world.site, before.site
+def _same_site(now: Site, then: Site | None) -> bool:
     return then is not None and (now.settings, now.job_settings, now.cabling, now.members, now.leaf_of) == (
         then.settings, then.job_settings, then.cabling, then.members, then.leaf_of)  # fmt: skip

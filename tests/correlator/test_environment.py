@@ -291,7 +291,7 @@ def test_every_tick_says_what_a_full_pass_says(jobs: list[tuple[float, Job]], ev
             if number < 30 or number % every:
                 continue
             partly += not ticker.tick().full
-            now, whole = ticker._known["c"], conclude_cluster(store, "c", ticker._rules)
+            now, whole = ticker._known["c"].result, conclude_cluster(store, "c", ticker._rules).result
             assert {
                 k: {**v, "final": True, "final_at": None, "waits_for": []} for k, v in now.verdicts.items()
             } == whole.verdicts, at

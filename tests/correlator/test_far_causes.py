@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from correlator.conclusions import Conclusions
+from correlator.conclusions import Basis, Conclusions
 from correlator.edges.window_values import derived_values
 from correlator.engine import load_edges
 from correlator.evidence.weigh import NEAR_MISS_S
 from correlator.live import far_causes as far
 from correlator.live.lookup import Times
 from correlator.live.reach import MARGIN_S, longest_window
+from correlator.live.state import LiveConclusions, Memory
 from correlator.model.attributes import TIMEOUT
 from correlator.model.attrs import no_attrs, with_attr
 from correlator.model.nouns import Edge, Fact
@@ -32,7 +33,10 @@ def test_a_tick_knows_the_causes_of_every_edge(rejected: bool, timeout: float, m
             effect = Fact(effect_kind, T0, T0, 1.0, "n1", None, "1", with_attr(no_attrs(), TIMEOUT, timeout))
             where = world([])
             where.facts.append(effect)
-            reach = longest_window(Conclusions("c", [], [], site=where.site, facts=[effect]), edges) + MARGIN_S
+            reach = (
+                longest_window(LiveConclusions(Conclusions("c", facts=[effect]), Memory(Basis(site=where.site))), edges)
+                + MARGIN_S
+            )
             high = high_of(edge, where.site.values_for("1"), effect)
             begun = T0 - (2 * high + NEAR_MISS_S if rejected else high) + 1.0
             if begun >= T0 - reach:

@@ -32,8 +32,8 @@ def test_the_first_changed_limit_and_the_first_pace_are_read_by_the_tick_that_ge
         ticker = Ticker(store)
         ticker.tick()
         (known,) = ticker._known.values()
-        assert known.any_new_limit is False
-        assert not known.progress
+        assert known.memory.basis.any_new_limit is False
+        assert not known.memory.basis.progress
         start, changed = 4 * HOUR, 4 * HOUR + 1_900
         day._lifecycle(2, [node], start, changed + 30, "TIMEOUT")
         for second in (10, 20, 30):
@@ -43,9 +43,9 @@ def test_the_first_changed_limit_and_the_first_pace_are_read_by_the_tick_that_ge
         day.store(store)
         assert not ticker.tick().full, "this test is about ticks that look at a part"
         (known,) = ticker._known.values()
-        assert known.any_new_limit is True
-        assert list(known.progress) == [(2, 0)]
-        assert [f.run for f in known.facts if f.kind == LIMIT_SHORTENED.name] == ["2"]
+        assert known.memory.basis.any_new_limit is True
+        assert list(known.memory.basis.progress) == [(2, 0)]
+        assert [f.run for f in known.result.facts if f.kind == LIMIT_SHORTENED.name] == ["2"]
         ticked = stored(store)
         correlate(store)
         assert ticked == stored(store)

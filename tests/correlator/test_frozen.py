@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from correlator.engine import conclude_cluster
 from correlator.live.frozen import Documents, Frozen
+from correlator.live.state import LiveConclusions
 from correlator.live.ticker import Ticker
 from correlator.model.json_text import digest, has_digest
 from store import open_store
@@ -28,6 +30,10 @@ def _stored(store: DuckStore) -> list[list[dict[str, Any]]]:
     ] + [store.rows("SELECT * FROM kept.versions ORDER BY ALL")]
 
 
+def _documents(known: LiveConclusions) -> list[Mapping[str, Any]]:
+    return [*known.result.incidents, *known.result.verdicts.values()]
+
+
 def _of_cluster(name: str) -> dict[str, pl.DataFrame]:
     return {table: rows.with_columns(pl.lit(name).alias("cluster")) for table, rows in rows_of(FOLDER).items()}
 
@@ -38,11 +44,11 @@ def test_final_documents_are_read_from_the_store() -> None:
         ticker = Ticker(store)
         ticker.tick(LONG_AFTER)
         (known,) = ticker._known.values()
-        documents = [*known.incidents, *known.verdicts.values()]
+        result, documents = known.result, _documents(known)
         assert documents and all(isinstance(one, Frozen) for one in documents)
-        whole = conclude_cluster(store, known.cluster, ticker._rules)
-        assert known.verdicts == whole.verdicts and known.incidents == whole.incidents
-        for one, other in zip(known.incidents, whole.incidents, strict=True):
+        whole = conclude_cluster(store, known.cluster, ticker._rules).result
+        assert result.verdicts == whole.verdicts and result.incidents == whole.incidents
+        for one, other in zip(result.incidents, whole.incidents, strict=True):
             assert {key: one[key] for key in one} == other and len(one) == len(other) and "awaited" not in one
 
 
@@ -55,7 +61,7 @@ def test_provisional_documents_stay_as_they_are() -> None:
         ticker = Ticker(store)
         ticker.tick(end.replace(tzinfo=UTC))
         (known,) = ticker._known.values()
-        waiting = [v for v in known.verdicts.values() if not v["final"]]
+        waiting = [v for v in known.result.verdicts.values() if not v["final"]]
         assert waiting and not any(isinstance(one, Frozen) for one in waiting)
 
 
@@ -73,9 +79,9 @@ def test_the_tick_after_one_with_news_lets_go_of_its_documents() -> None:
             report = ticker.tick()
             (known,) = ticker._known.values()
             assert report.opened and not report.full
-            assert not all(isinstance(one, Frozen) for one in known.incidents)
+            assert not all(isinstance(one, Frozen) for one in known.result.incidents)
             assert not ticker.tick().worked
-            assert all(isinstance(one, Frozen) for one in [*known.incidents, *known.verdicts.values()])
+            assert all(isinstance(one, Frozen) for one in _documents(known))
             assert not ticker._to_free and not ticker._to_freeze
 
 
@@ -88,7 +94,7 @@ def test_a_full_pass_publishes_and_stores_nothing_anew() -> None:
         report = ticker.tick(LONG_AFTER, full=True)
         assert report.full and not (report.opened or report.changed or report.closed or report.final)
         assert _stored(store) == stored
-        assert all(isinstance(one, Frozen) for known in ticker._known.values() for one in known.incidents)
+        assert all(isinstance(one, Frozen) for known in ticker._known.values() for one in known.result.incidents)
 
 
 def test_documents_of_one_cluster_stay_when_another_is_concluded_from_scratch() -> None:
@@ -102,7 +108,9 @@ def test_documents_of_one_cluster_stay_when_another_is_concluded_from_scratch() 
         later = _stored(store)
         assert [r for r in later[0] if r["cluster"] == "one"] == incidents != later[0]
         assert [r for r in later[1] if r["cluster"] == "one"] == runs != later[1]
-        assert all(isinstance(one, Frozen) for known in ticker._known.values() for one in known.verdicts.values())
+        assert all(
+            isinstance(one, Frozen) for known in ticker._known.values() for one in known.result.verdicts.values()
+        )
 
 
 def test_a_clock_that_goes_back_reads_no_document(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +125,7 @@ def test_a_clock_that_goes_back_reads_no_document(monkeypatch: pytest.MonkeyPatc
         ticker.tick(LONG_AFTER - timedelta(seconds=1))
         assert read == []
         (known,) = ticker._known.values()
-        assert known.incidents[0]["title"] and len(read) == 1
+        assert known.result.incidents[0]["title"] and len(read) == 1
 
 
 def test_a_document_that_the_store_lost_is_named() -> None:
@@ -128,8 +136,8 @@ def test_a_document_that_the_store_lost_is_named() -> None:
         (known,) = ticker._known.values()
         with store.transaction() as connection:
             connection.execute("DELETE FROM model.incidents")
-        with pytest.raises(LookupError, match=known.incidents[0]["id"]):
-            known.incidents[0]["title"]
+        with pytest.raises(LookupError, match=known.result.incidents[0]["id"]):
+            known.result.incidents[0]["title"]
 
 
 def test_a_frozen_document_says_the_same_only_as_an_equal_one() -> None:
@@ -138,7 +146,7 @@ def test_a_frozen_document_says_the_same_only_as_an_equal_one() -> None:
         ticker = Ticker(store)
         ticker.tick(LONG_AFTER)
         (known,) = ticker._known.values()
-        for one in [*known.incidents, *known.verdicts.values()]:
+        for one in _documents(known):
             assert isinstance(one, Frozen)
             document = dict(one)
             assert one.same_as({**document, "detected_at": "2026-11-21T12:00:00.000000Z"} if "id" in one else document)

@@ -253,7 +253,7 @@ def test_ticks_say_what_a_full_pass_says_however_rows_came_in(way: Callable[[Duc
             ways[n % 4](store, rows[low:high])
             partly += not ticker.tick().full
             whole = conclude_cluster(store, "made", ticker._rules)
-            assert [e.id for e in ticker._known["made"].events] == [e.id for e in whole.events]
+            assert [e.id for e in ticker._known["made"].result.events] == [e.id for e in whole.result.events]
         ticked = stored(store)
         correlate(store)
         assert ticked == stored(store)

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from correlator.conclusions import Conclusions
+from correlator.conclusions import Pass
 from correlator.edges import load
 from correlator.engine import clusters_of, conclude_cluster, correlate, load_edges
 from correlator.evidence.weigh import BaseRates, rate_of
@@ -43,7 +43,7 @@ def store() -> Iterator[DuckStore]:
         yield opened
 
 
-def now_concluded(store: DuckStore, paths: tuple[Path, ...] = ()) -> list[Conclusions]:
+def now_concluded(store: DuckStore, paths: tuple[Path, ...] = ()) -> list[Pass]:
     return [conclude_cluster(store, c, load_edges(paths)) for c in clusters_of(store)]
 
 
@@ -122,8 +122,8 @@ def test_who_confirms_a_chain_confirms_its_causes_and_who_finds_it_wrong_speaks_
     assert by_kind(store) == {}, "what is not said any more does not count"
     found = now_concluded(store)
     for one in found:
-        random.Random(3).shuffle(one.facts)
-        random.Random(4).shuffle(one.stories)
+        random.Random(3).shuffle(one.result.facts)
+        random.Random(4).shuffle(one.basis.stories)
     assert {o.kind: (o.seen, o.blamed, o.confirmed, o.wrong) for o in innocence(found, rows, {})} == wrong
 
 
@@ -140,11 +140,13 @@ def test_a_proposal_changes_nothing_until_its_file_is_named(store: DuckStore, tm
     assert answer(store) == before, "answers must not change a verdict by themselves"
 
     def chance(paths: tuple[Path, ...]) -> float:
-        (found,) = now_concluded(store, paths)
-        assert found.rates is not None
-        return found.rates.of("link.outage", found.last + 7200.0)  # the capture lasts minutes: its hour has to be over
+        (basis,) = (one.basis for one in now_concluded(store, paths))
+        assert basis.rates is not None
+        return basis.rates.of("link.outage", basis.last + 7200.0)  # the capture lasts minutes: its hour has to be over
 
-    reported, exposure = now_concluded(store)[0].rates.counted("link.outage", now_concluded(store)[0].last + 7200.0)  # type: ignore[union-attr]
+    (now,) = (one.basis for one in now_concluded(store))
+    assert now.rates is not None
+    reported, exposure = now.rates.counted("link.outage", now.last + 7200.0)
     assert reported and chance((path,)) == rate_of(0.25 * reported, exposure) < chance(()) == rate_of(
         reported, exposure
     )
@@ -201,7 +203,7 @@ def test_ticks_with_base_rates_of_a_file_say_what_a_full_pass_says(tmp_path: Pat
         assert ticked == stored(store) and partly >= 2
         for paths in ((path,), ()):
             found = now_concluded(store, paths)
-            weights.append([h.coincidence for c in found for s in c.stories for h in s.hops])
+            weights.append([h.coincidence for c in found for s in c.basis.stories for h in s.hops])
     assert len(weights[0]) == len(weights[1]) and all(a <= b for a, b in zip(*weights, strict=True))
     assert weights[0] != weights[1], "the file says something"
 

@@ -349,7 +349,7 @@ def test_the_first_line_with_an_uptime_arrives_after_ticks_that_knew_of_none() -
             reader.run([root])
             assert not ticker.tick().full, "this test is about ticks that look at a part"
             (known,) = ticker._known.values()
-            assert known.any_kernel_clock is is_known
+            assert known.memory.basis.any_kernel_clock is is_known
             ticked = answer(store)
             verdict = of_erin(result(store))
             assert (verdict["category"], verdict["confidence"] if blamed[1] else None) == blamed

@@ -18,6 +18,7 @@ import pytest
 
 from benchmarks import correlation
 from benchmarks.soak import stored
+from correlator.conclusions import Conclusions
 from correlator.engine import correlate
 from correlator.gather.presence import WhoWasThere
 from correlator.live import old, ticker
@@ -162,7 +163,8 @@ def test_questions_of_a_while_keep_its_hosts_only() -> None:
 def _held(known: LiveConclusions) -> tuple[int, int]:
     """How many events are held, and how many of those whole."""
     held: list[Event] = []
-    for block in known.events.blocks if isinstance(known.events, AppendOnlyList) else [known.events]:
+    events = known.result.events
+    for block in events.blocks if isinstance(events, AppendOnlyList) else [events]:
         held += filter(None, block._held) if isinstance(block, thinned.Thinned) else block
     return len(held), sum(type(one) is Event for one in held)
 
@@ -198,8 +200,9 @@ def test_lines_three_days_late_are_concluded_as_a_full_pass_does() -> None:
             _add(store, made)
             assert not service.tick(_at((day + 1) * DAY_S)).full
         (known,) = service._known.values()
-        assert _held(known)[0] < len(known.events) / 2
-        assert sum(type(fact) is not Fact for fact in known.facts) > len(known.facts) / 2
+        assert _held(known)[0] < len(known.result.events) / 2
+        facts = known.result.facts
+        assert sum(type(fact) is not Fact for fact in facts) > len(facts) / 2
         before = stored(store)
         late = rows.filter(is_late)
         assert late.height > 10
@@ -230,9 +233,9 @@ def test_held_events_follow_what_is_new() -> None:
             service.tick(evening)
             (known,) = service._known.values()
             held.append(_held(known))
-        assert len(known.events) > 600
+        assert len(known.result.events) > 600
         assert max(whole for _, whole in held) < 230, held
-        assert held[-1][0] < len(known.events) / 2, held
+        assert held[-1][0] < len(known.result.events) / 2, held
 
 
 def test_the_tick_after_one_with_news_packs_again_what_was_restored(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,7 +285,7 @@ def test_packing_waits_for_a_tick_without_news_or_for_many(monkeypatch: pytest.M
         def tick(day: int) -> None:
             service.tick(_at((day + 1) * DAY_S))
             (known,) = service._known.values()
-            whole.append(sum(type(fact) is Fact for fact in known.facts) + _held(known)[1])
+            whole.append(sum(type(fact) is Fact for fact in known.result.facts) + _held(known)[1])
 
         def fill(day: int) -> int:
             made.fill(day * DAY_S, (day + 1) * DAY_S, 0, 100)
@@ -309,7 +312,7 @@ def test_many_events_of_one_moment_hold_nothing_up(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(old, "RESTING_PIECE", 32)
     moment = [replace(_event(n), time=10.0, received=10.0) for n in range(100)]
     known = LiveConclusions(
-        "made", [_event(0), *moment, *(_event(n) for n in range(100, 300))], [], change=stored_change()
+        Conclusions("made", [_event(0), *moment, *(_event(n) for n in range(100, 300))]), change=stored_change()
     )
     del moment  # nobody else holds them
     for _ in range(20):

@@ -79,7 +79,7 @@ def test_a_slowed_run_costs_the_time_it_waited_and_is_not_untouched() -> None:
     jobs = [run(5, ["n1", "n2"], 0, 3600, "COMPLETED", gpus=16), run(6, ["n1", "n2"], -50, 7200, "COMPLETED")]
     where = world([], jobs, progress={(5, 0): pace}, throttling=[heat])
     rates = BaseRates(by_kind(where.facts), first_seen(where.events, where.runs).values(), where.first)
-    (document,) = conclude_world(where, EDGES, rates).incidents
+    (document,) = conclude_world(where, EDGES, rates).result.incidents
     assert document["slowed_jobs"] == ["5"] and [j["job_id"] for j in document["unaffected_jobs"]] == ["6"]
     # Half of the time from the last quick report on: 16 GPUs waited.
     assert document["gpu_hours_lost"] == pytest.approx(16 * 0.5 * (3600 - 860) / 3600, rel=0.01)

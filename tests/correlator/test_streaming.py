@@ -18,7 +18,9 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
+from correlator.conclusions import Conclusions
 from correlator.engine import clusters_of, conclude_cluster, correlate, load_edges, result
+from correlator.incidents.incident import Incident
 from correlator.live import arrivals as new_rows
 from correlator.live import ticker as ticker_module
 from correlator.live.history import History, resolve
@@ -135,15 +137,16 @@ def test_every_partial_tick_says_what_a_full_pass_would_say_then(ahead: int, mon
             if report.full:
                 continue
             partly += 1
-            whole = conclude_cluster(store, "made", ticker._rules)
-            now = ticker._known["made"]
+            full = conclude_cluster(store, "made", ticker._rules)
+            known = ticker._known["made"]
+            now, whole = known.result, full.result
             assert now.verdicts == whole.verdicts
             for incident in whole.incidents:
                 incident["detected_at"] = None
             assert [{**i, "detected_at": None} for i in now.incidents] == whole.incidents
             assert [e.id for e in now.events] == [e.id for e in whole.events]
             assert sorted(f.key for f in now.facts) == [f.key for f in whole.facts]
-            assert now.seen == whole.seen
+            assert known.memory.basis.seen == full.basis.seen
     assert partly >= 4
 
 
@@ -286,6 +289,11 @@ def test_a_former_id_leads_to_the_incident_that_took_over(long_ago: bool) -> Non
         assert [v["version"] for v in versions] == [1, 2] and versions[-1]["digest"] is None
 
 
+def _with(known: LiveConclusions, result: Conclusions, stories: list[Incident]) -> LiveConclusions:
+    memory = known.memory
+    return replace(known, result=result, memory=replace(memory, basis=replace(memory.basis, stories=stories)))
+
+
 def test_an_incident_that_stood_beside_another_and_takes_over_its_story_has_the_earlier_date() -> None:
     folder = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
     with open_store(None) as store:
@@ -293,14 +301,15 @@ def test_an_incident_that_stood_beside_another_and_takes_over_its_story_has_the_
         (found,) = (LiveConclusions.of(conclude_cluster(store, c, load_edges(), None)) for c in clusters_of(store))
         first = datetime(2026, 11, 21, 12, 0, 0)
         history = History(store)
-        heir, gone = found.incidents[0], {**found.incidents[0], "id": "I-0000000000"}
-        both = replace(found, incidents=[*found.incidents, gone], stories=[*found.stories, found.stories[0]])
-        older = replace(found, incidents=[gone], stories=found.stories[:1], verdicts={})
+        result, stories = found.result, found.memory.basis.stories
+        heir, gone = result.incidents[0], {**result.incidents[0], "id": "I-0000000000"}
+        both = _with(found, replace(result, incidents=[*result.incidents, gone]), [*stories, stories[0]])
+        older = _with(found, replace(result, incidents=[gone], verdicts={}), stories[:1])
         for moment, now, last in ((first, older, None), (first + timedelta(seconds=5), both, older)):
             reported = history.note([now], moment, {now.cluster: last} if last else {})
             history.remember(reported)
         assert history.detected[heir["id"]] == first + timedelta(seconds=5)
-        touched = Touched([], {gone["id"]: (gone, found.stories[0])}, set())
+        touched = Touched([], {gone["id"]: (gone, stories[0])}, set())
         later = replace(found, change=TickChange(touched=touched))
         reported = history.note([later], first + timedelta(seconds=9), {found.cluster: both})
         history.remember(reported)
@@ -346,7 +355,7 @@ def test_a_verdict_becomes_final_without_a_look_at_all_events() -> None:
         end = max(r["end"] for r in rows_of(folder)["jobs"].to_dicts() if r["end"])
         ticker.tick(end + timedelta(seconds=1))
         (known,) = ticker._known.values()
-        known.events = events = Watched(known.events)
+        known.result.events = events = Watched(known.result.events)
         assert ticker.tick(end + timedelta(hours=3)).final
         assert len(events) > 30 and events.read == 0
         ticked = stored(store)

@@ -229,7 +229,7 @@ def test_the_mean_of_what_became_of_them() -> None:
 
 def document(where: World) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     rates = BaseRates(by_kind(where.facts), first_seen(where.events, where.runs).values(), where.first)
-    found = conclude_world(where, EDGES, rates)
+    found = conclude_world(where, EDGES, rates).result
     return found.verdicts["1"], found.incidents
 
 

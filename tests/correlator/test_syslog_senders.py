@@ -111,7 +111,7 @@ def test_slurmctlds_words_count_from_its_address_and_from_relays(
             ticker.tick()
         else:
             correlate(store, settings=settings)
-        found = conclude_cluster(store, "c", ticker._rules, settings)
+        found = conclude_cluster(store, "c", ticker._rules, settings).result
         assert downs(store) == ([["ctl"]] if counts else [])
         assert any("slurmctld" in e.source for e in found.events) is counts
         told = disowned.senders(store.fact(disowned.FACT))
@@ -185,7 +185,7 @@ def test_an_address_from_which_an_agent_reports_speaks_for_its_node(
             ticker.tick()
         else:
             correlate(store)
-        found = conclude_cluster(store, "c", ticker._rules, {})
+        found = conclude_cluster(store, "c", ticker._rules, {}).result
         assert any(e.kind == "gpu.xid" for e in found.events) is counts
 
 
@@ -220,7 +220,7 @@ def test_nobody_takes_over_a_line_by_repeating_it(tmp_path: Path, live: bool, fi
         shown = rows_of(
             store, "Events | where Event == 'nic.link_down' | project Host, format_datetime(Time, 'HH:mm:ss')"
         )
-        found = conclude_cluster(store, "c", ticker._rules, {})
+        found = conclude_cluster(store, "c", ticker._rules, {}).result
     assert shown == [["gx02", "10:19:40"]]
     assert [(e.host, e.count, e.entities["sender"]) for e in found.events if e.kind == "nic.link_down"] == [
         ("gx02", 1, "10.0.0.2")
@@ -245,7 +245,7 @@ def test_nobody_takes_over_slurmctlds_words_by_repeating_them(tmp_path: Path, li
             ticker.tick()
         else:
             correlate(store)
-        found = conclude_cluster(store, "c", ticker._rules, {})
+        found = conclude_cluster(store, "c", ticker._rules, {}).result
     downs_found = [e for e in found.events if e.kind == "slurm.node_down"]
     assert [(e.own, e.count, "sender" in e.entities) for e in downs_found] == [(True, 1, False)]
 

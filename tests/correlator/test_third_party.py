@@ -41,7 +41,7 @@ jobs = (Job(7, "gpu[01-02]", -600.0, 60.0, "FAILED", exit_code=1), Job(8, "gpu03
 wet, dry = (Case("t", leak, 1, {}, True, lines=lines[:count], jobs=jobs) for count in (1, 2))
 with open_store(None) as store:
     store.add(tables_of([wet, dry], LineParser()))
-    found, other = (conclude_cluster(store, cluster_of(number), edges) for number in (0, 1))
+    found, other = (conclude_cluster(store, cluster_of(number), edges).result for number in (0, 1))
 (incident,) = found.incidents
 start, end, last = BEGINNING, BEGINNING + timedelta(hours=1), BEGINNING
 drawn = axis.build({"document": incident}, events=[], states=[], runs=[], beats=[], start=start, end=end, t0=BEGINNING)

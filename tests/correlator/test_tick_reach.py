@@ -105,8 +105,8 @@ def test_a_stretch_without_a_line_of_slurmctld_knows_the_controllers() -> None:
             assert ticker.tick().full == full, (
                 f"{host}: a controller that nobody knew is looked at with all that it may explain"
             )
-            now, whole = ticker._known["made"].controllers, conclude_cluster(store, "made", ticker._rules).controllers
-            assert now == whole == frozenset({"ctl", "ctl-b"} if at > 20_000 else {"ctl"})
+            now, whole = ticker._known["made"].memory.basis, conclude_cluster(store, "made", ticker._rules).basis
+            assert now.controllers == whole.controllers == frozenset({"ctl", "ctl-b"} if at > 20_000 else {"ctl"})
 
 
 def shared_rail(day: Any) -> None:
