@@ -19,7 +19,7 @@ from collector.receivers.base import Decoded, Payload, micros
 from correlator.engine import conclude_cluster, correlate
 from correlator.live.ticker import Ticker
 from correlator.site.senders import RELAYS_SETTING, controllers, senders
-from queries.kql import run
+from queries.kql import Query
 from store import disowned, open_store
 from store.duckdb.store import DuckStore
 from store.line_frames import logs_for_storage
@@ -58,11 +58,7 @@ def sent(store: DuckStore, address: str, text: str = LINE, transport: str = "udp
 
 
 def rows_of(store: DuckStore, query: str) -> list[list[Any]]:
-    connection = store.cursor()
-    try:
-        return [list(row) for row in run(connection, query).rows]
-    finally:
-        connection.close()
+    return store.run_kql(Query(query)).rows
 
 
 def downs(store: DuckStore) -> list[list[Any]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from collector.ingest import Ingest, Options
 from correlator.engine import correlate
-from queries.kql import run
+from queries.kql import Query
 from store import open_store
 from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
@@ -66,5 +66,4 @@ def build(folder: Path) -> DuckStore:
 
 
 def answer(store: DuckStore, query: str, **given: Any) -> list[list[Any]]:
-    with store.cursor() as connection:
-        return [list(row) for row in run(connection, query, now=NOW, **given).rows]
+    return store.run_kql(Query(query, now=NOW, **given)).rows

@@ -10,7 +10,7 @@ from library_store import NOW, build
 
 from queries import saved
 from queries.dashboards import all_dashboards
-from queries.kql import run
+from queries.kql import Query
 from store.duckdb.store import DuckStore
 
 #: name -> (captures, parameters, a subset of a row that must be in the answer, minimum number of rows). No captures:
@@ -116,11 +116,11 @@ def test_a_saved_query_says_what_is_true(name: str) -> None:
     store = store_of(captures)
     if "incident" in parameters:
         host, event = parameters["incident"].split()
-        (found, *_) = run(
-            store.cursor(), f'Incidents | where RootHost == "{host}" and RootCause == "{event}" | project IncidentId'
+        (found, *_) = store.run_kql(
+            Query(f'Incidents | where RootHost == "{host}" and RootCause == "{event}" | project IncidentId')
         ).rows
         parameters = {"incident": found[0]}
-    result = run(store.cursor(), saved.load(name).text, parameters=parameters, now=NOW)
+    result = store.run_kql(Query(saved.load(name).text, parameters=parameters, now=NOW))
     rows = [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
     assert len(rows) >= least
     assert not part or any(matches(row, part) for row in rows), rows[:10]
@@ -150,7 +150,7 @@ def test_each_panel_of_a_shipped_dashboard_answers() -> None:
     dashboards, _ = all_dashboards((), saved.library()[0])
     for panel in [panel for one in dashboards.values() for panel in one.panels]:
         text = saved.with_values(panel.query, {"since": "90d"} if "since" in panel.ranged else {})
-        answer = run(store.cursor(), text, now=NOW)
+        answer = store.run_kql(Query(text, now=NOW))
         assert answer.chart is not None or panel.chart in ("", "table")
         silent |= set() if answer.rows else {panel.title}
     assert silent == EMPTY

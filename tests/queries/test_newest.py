@@ -71,9 +71,9 @@ TOPS = {
 def test_the_answer_is_the_same(store: DuckStore, before: str, top: str) -> None:
     before = before.replace("| take 30 ", "| take 100 ")  # any thirty would be others each time
     key = "ReceivedTime" if "ReceivedTime" in top else "Line" if "Line" in top else "Time"
-    found = kql.run(store.cursor(), f"Logs {before}| {top} | project {key}, Authority").rows
+    found = store.run_kql(kql.Query(f"Logs {before}| {top} | project {key}, Authority")).rows
     # An expression in place of the column is not looked at beforehand.
-    plain = kql.run(store.cursor(), f"Logs {before}| extend Key = {key} | {top.replace(key, 'Key')} | project {key}, Authority").rows  # fmt: skip
+    plain = store.run_kql(kql.Query(f"Logs {before}| extend Key = {key} | {top.replace(key, 'Key')} | project {key}, Authority")).rows  # fmt: skip
     assert found == plain
     assert found or before == "| where isnull(Time) " or top.startswith("top 0")
 
@@ -115,14 +115,14 @@ def test_where_who_wrote_them_is_not_read_nothing_is_asked_twice(text: str) -> N
 )  # fmt: skip
 def test_it_fits_into_any_query(store: DuckStore, text: str) -> None:
     plain = text.replace("Logs |", "Logs | extend Key = Time |").replace(" by Time", " by Key")
-    found = kql.run(store.cursor(), text).rows
-    assert found and sorted(found, key=repr) == sorted(kql.run(store.cursor(), plain).rows, key=repr)
+    found = store.run_kql(kql.Query(text)).rows
+    assert found and sorted(found, key=repr) == sorted(store.run_kql(kql.Query(plain)).rows, key=repr)
 
 
 def test_a_limit_may_be_a_parameter_and_differ_from_call_to_call(store: DuckStore) -> None:
     text = "declare query_parameters(n:long = 2); Logs | top n by Time | project Time, Authority"
     for n in (3, 7, 1):
-        assert len(kql.run(store.cursor(), text, parameters={"n": n}).rows) == n
+        assert len(store.run_kql(kql.Query(text, parameters={"n": n})).rows) == n
 
 
 def test_a_step_with_the_name_of_one_that_was_given_up_is_another() -> None:
@@ -136,12 +136,12 @@ def test_a_step_with_the_name_of_one_that_was_given_up_is_another() -> None:
 def test_what_cannot_be_a_count_is_refused_as_before(store: DuckStore) -> None:
     for text in ("Logs | top -1 by Time", "Logs | top 'a' by Time", "Logs | top nothing by Time"):
         with pytest.raises(kql.KqlError):
-            kql.run(store.cursor(), text)
+            store.run_kql(kql.Query(text))
 
 
 def test_a_range_given_with_the_query_is_one_of_time(store: DuckStore) -> None:
     within = Within(NOON + timedelta(seconds=2), NOON + timedelta(seconds=6))
     text = compile_script("Logs | top 3 by Time", CATALOG, within=within)[0].sql
     assert "-infinity" in text
-    found = kql.run(store.cursor(), "Logs | top 3 by Time | project Time, Authority", within=within).rows
+    found = store.run_kql(kql.Query("Logs | top 3 by Time | project Time, Authority", within=within)).rows
     assert [row[1] for row in found] == ["local"] * 3

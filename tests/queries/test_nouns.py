@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from parsers.record import frame
-from queries.kql import KqlError, run
+from queries.kql import KqlError, Query
 from store import open_store
 from store.duckdb.store import DuckStore
 
@@ -48,7 +48,7 @@ def store() -> DuckStore:
 
 
 def rows(store: DuckStore, query: str) -> list[list[Any]]:
-    return run(store.cursor(), query, now=at(1000)).rows
+    return store.run_kql(Query(query, now=at(1000))).rows
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_rows_that_something_followed(store: DuckStore) -> None:
 
 
 def test_followed_by_twice_keeps_both_lags(store: DuckStore) -> None:
-    found = run(store.cursor(), "Events | followed_by(1m, Events) | followed_by(1m, Syslog)")
+    found = store.run_kql(Query("Events | followed_by(1m, Events) | followed_by(1m, Syslog)"))
     assert [n for n, _ in found.columns][-4:] == ["FollowedAt", "Lag", "FollowedAt1", "Lag1"]
 
 
@@ -176,5 +176,5 @@ def test_every_azure_table_has_the_contracts_columns(store: DuckStore) -> None:
         "jetpackd",
         "healthagent",
     ):
-        assert run(store.cursor(), f"{name}_raw_CL | take 0").columns == [
+        assert store.run_kql(Query(f"{name}_raw_CL | take 0")).columns == [
             ("TimeGenerated", "datetime"), ("RawData", "string"), ("Computer", "string"), ("FilePath", "string")]  # fmt: skip

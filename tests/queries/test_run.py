@@ -14,7 +14,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from queries.kql import CannotExpress, QueryTimeout, run, validate
+from queries.kql import CannotExpress, Query, QueryTimeout, run, validate
 from queries.kql.cells import cells, document, dumps
 from queries.kql.deadline import AGAIN_S, Deadline
 from store import open_store
@@ -70,13 +70,13 @@ def test_text_of_an_answer_is_given_up_at_its_deadline() -> None:
 
 
 def test_the_text_of_an_answer_is_its_rows(store: DuckStore) -> None:
-    answer = run(store.cursor(), 'print a = dynamic({"b":[1,null,"c"]}), t = 5m, n = long(null), s = "", r = 1.0 / 0')
+    answer = store.run_kql(Query('print a = dynamic({"b":[1,null,"c"]}), t = 5m, n = long(null), s = "", r = 1.0 / 0'))
     assert (
         json.loads(answer.to_json())["rows"]
         == answer.rows
         == [[{"b": [1, None, "c"]}, "00:05:00", None, "", "Infinity"]]
     )
-    assert json.loads(run(store.cursor(), "Logs | where Line < 0 | project Line").to_json())["rows"] == []
+    assert json.loads(store.run_kql(Query("Logs | where Line < 0 | project Line")).to_json())["rows"] == []
 
 
 KEPT = [
@@ -95,7 +95,7 @@ KEPT = [
 def test_a_text_is_compiled_once_if_nothing_else_matters(
     query: str, parameters: dict[str, Any] | None, kept: bool, store: DuckStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(store.cursor(), query, parameters=parameters)
+    store.run_kql(Query(query, parameters=parameters))
     made: list[str] = []
     compile_script = engine.compile_script
 
@@ -104,18 +104,18 @@ def test_a_text_is_compiled_once_if_nothing_else_matters(
         return compile_script(text, *args, **options)
 
     monkeypatch.setattr(engine, "compile_script", counting)
-    run(store.cursor(), query, parameters=parameters)
+    store.run_kql(Query(query, parameters=parameters))
     assert made == ([] if kept else [query])
 
 
 def test_parameters_are_part_of_the_text(store: DuckStore) -> None:
     query = "declare query_parameters(x:dynamic = dynamic(null)); print x"
-    answers = [run(store.cursor(), query, parameters={"x": v}).to_json() for v in (1, True, "a", [1], 1)]
+    answers = [store.run_kql(Query(query, parameters={"x": v})).to_json() for v in (1, True, "a", [1], 1)]
     assert [json.dumps(json.loads(a)["rows"]) for a in answers] == ["[[1]]", "[[true]]", '[["a"]]', "[[[1]]]", "[[1]]"]
 
 
 def test_each_run_has_its_own_now(store: DuckStore) -> None:
-    moments = [run(store.cursor(), "print now()", now=datetime(2026, 1, day)).rows[0][0] for day in (1, 2)]
+    moments = [store.run_kql(Query("print now()", now=datetime(2026, 1, day))).rows[0][0] for day in (1, 2)]
     assert moments == ["2026-01-01T00:00:00.000000Z", "2026-01-02T00:00:00.000000Z"]
 
 

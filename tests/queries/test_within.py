@@ -10,7 +10,7 @@ from library_store import FILES, build
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
-from queries.kql import CATALOG, Within, run
+from queries.kql import CATALOG, Query, Within
 from store import open_store
 from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
@@ -26,7 +26,7 @@ def store() -> DuckStore:
 
 
 def rows(store: DuckStore, text: str, within: Within = RANGE) -> list[list[object]]:
-    return run(store.cursor(), text, within=within).rows
+    return store.run_kql(Query(text, within=within)).rows
 
 
 @pytest.mark.parametrize("table", ["Logs", "Events", "NodeStates", "Syslog", "slurmctld_raw_CL"])

@@ -17,7 +17,6 @@ import pytest
 import sqlalchemy as sa
 
 from parsers.record import frame
-from queries import kql
 from store import open_store, restore
 from store.door import Added, Door, FileEntry, Writer
 from store.errors import EngineError, NoSuchTable, StoreError
@@ -31,8 +30,6 @@ from store.functions import (
     one_of,
     same,
 )
-from store.line_frames import logs_for_storage
-from store.line_order import in_order
 from store.questions import intake, lines
 from store.tables import (
     ALIASES,
@@ -440,19 +437,6 @@ def test_a_person_sees_their_part_only_and_nothing_of_the_site(door: Door) -> No
     assert dict(hers.info()) == {}
     with pytest.raises(NoSuchTable):
         hers.ask(sa.select(FACTS))
-
-
-def test_kql_is_run_on_a_cursor_of_the_door(door: Door) -> None:
-    door.append({"logs": logs("a", "b")})
-    assert kql.run(door.cursor(), "Logs | where Message == 'b' | project Line").rows == [[2]]
-
-
-def test_lines_stored_in_a_hurry_are_found_before_and_after_their_filters_are_made(door: Door) -> None:
-    sealed = in_order(logs_for_storage(logs(*(f"word{n}" for n in range(600)))))
-    door.append({}, sealed=[sealed])
-    for _ in range(2):
-        assert kql.run(door.cursor(), "Logs | where Message has 'word599' | project Line").rows == [[600]]
-        door.add_filters()
 
 
 def test_a_store_that_is_well_stays_as_it_is_when_it_is_opened_anew(door: Door) -> None:
