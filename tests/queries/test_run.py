@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -21,6 +22,7 @@ from store import open_store
 from store.duckdb.store import DuckStore
 
 engine = importlib.import_module("queries.kql.run")
+question = importlib.import_module("queries.kql.query")
 
 
 @pytest.fixture(scope="module")
@@ -151,3 +153,21 @@ def test_columns_that_the_data_name_are_read_when_a_query_is_only_bound(store: D
     assert validate(query, con=store.cursor(), timeout_s=30) == [("a", "long"), ("b", "string")]
     with pytest.raises(CannotExpress, match="declare them"):
         validate(query)
+
+
+def test_cancelling_interrupts_the_statement_that_runs_and_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements beside the store look at nothing else. The next statement of a connection may be another query's."""
+    interrupted: list[str] = []
+    connection = SimpleNamespace(interrupt=lambda: interrupted.append("now"))
+    query = Query("print 1")
+
+    def running(con: Any, text: str, *, stopped: threading.Event, **given: Any) -> bool:
+        query.cancel()
+        return stopped.is_set()
+
+    monkeypatch.setattr(question, "run", running)
+    query.cancel()
+    assert interrupted == []
+    assert query.run_on(connection) is True and interrupted == ["now"]
+    query.cancel()
+    assert interrupted == ["now"]
