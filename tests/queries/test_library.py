@@ -11,7 +11,7 @@ from library_store import NOW, build
 from queries import saved
 from queries.dashboards import all_dashboards
 from queries.kql import Query
-from store.duckdb.store import DuckStore
+from store.door import Door
 
 #: name -> (captures, parameters, a subset of a row that must be in the answer, minimum number of rows). No captures:
 #: the night of one cluster and the synthetic additions. The contents of the rows are from each capture's truth.json,
@@ -88,10 +88,10 @@ EXPECTED: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, Any], int]]
     "xid_by_node": ((), {}, {"Host": "gx02", "Xid": 31, "Errors": 1}, 3),
     "xid_codes": ((), {}, {"Xid": 79, "Errors": 2, "Nodes": "gx[01-02]"}, 2),
 }  # fmt: skip
-_STORES: dict[tuple[str, ...], DuckStore] = {}
+_STORES: dict[tuple[str, ...], Door] = {}
 
 
-def store_of(names: tuple[str, ...]) -> DuckStore:
+def store_of(names: tuple[str, ...]) -> Door:
     if names not in _STORES:
         _STORES[names] = build(*names)
     return _STORES[names]
