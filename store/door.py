@@ -1,10 +1,28 @@
 """The protocol between Faultline and a store. An engine is a class that implements it; the current one is in
 ``store.duckdb``.
 
-Reading: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``). Writing: ``append``
-for the rows of a step, ``write`` for everything else, each one transaction. Both apply to a whole store; a person's
-view of it (``store.duckdb.visible``) has only ``Asks``. What an engine must provide beyond standard SQL is listed in
-``store.functions`` and ``store.tables`` (derived tables). ``tests/store/test_door.py`` is one suite for every engine.
+Reading: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``), and ``run_kql``.
+Writing: ``append`` for the rows of a step, ``write`` for everything else, each one transaction. Both apply to a whole
+store; a person's view of it has only ``Asks``. Where each part is:
+
+- a step: ``Door.append``, with its ledger entries (``FileEntry``); the ranges of streams that it covers are rows of
+  ``intake.streams``, written by its ``also`` and read by ``store.questions.intake.streams``
+- amended lines: ``Writer.amend`` and ``amend_by``; lines that a sender falsely claimed: ``store.disowned``
+- the patch of the model: ``Writer.replace``, ``insert`` and ``change`` on tables of ``model``, in one ``Door.write``
+- kept state: the tables of ``kept`` (``store.questions.kept``, ``triage``, ``notices``, ``drain_decisions``), changed by
+  ``Door.write``; named values: ``Door.fact`` and ``set_fact``
+- the change cursor: ``Mark`` of ``store.changes``, with ``Door.changes``, ``stored_since`` and ``listeners``
+- named questions: ``Asks.ask`` and ``ask_frame``; their plan: ``Door.explain``
+- KQL: ``Asks.run_kql``, ``explain_kql`` and ``kql_columns``, each for a ``KqlQuery``
+- maintenance: ``Door.close_days``, ``drop_before``, ``seal``, ``add_filters``, ``checkpoint``, ``others_tidy`` and
+  ``reopen_if_broken``; ``Engine.compact`` and ``sizes``
+- backup, restore, verify: ``Door.backup`` and ``verify``; ``Engine.restore``, ``read_copy`` and ``verify_copy``
+- migrate: ``Door.migrate`` for an open store, ``Engine.migrate`` for a folder
+- the lease: ``Door.lease``; health: ``Door.health``, ``lost`` and ``info``
+
+``Engine`` (``store.engine``) is what is done with the files of a store that is not open. What an engine must provide
+beyond standard SQL is listed in ``store.functions`` and ``store.tables`` (derived tables). ``tests/store/test_door*.py``
+are one suite for every engine.
 
 Errors are those of ``store.errors``; an engine's own errors never leave it.
 """

@@ -1,6 +1,12 @@
 """What every engine does behind the protocol (``store.door``). A second engine is one more entry of ``ENGINES``.
 
+The suite that it must pass is ``test_door*.py``: this file, ``test_door_following`` (new rows, amended lines),
+``test_door_kql`` and ``test_door_functions``. The last one calls every name of ``store.functions.NOT_STANDARD``, all of
+which an engine with SQL must translate. ``test_engines`` is the suite of ``store.engine``. All other files of this folder
+test DuckDB's store, and a second engine brings its own.
+
 Tests of ``plain`` query whole tables only: they hold for an engine without SQL as well (``tests.store.memory_engine``).
+Tests of ``door`` ask questions with functions and joins, of ``kept`` need files; today both run on DuckDB only.
 """
 
 from __future__ import annotations
