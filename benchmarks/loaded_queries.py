@@ -29,7 +29,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import duckdb
+import duckdb  # the yardstick: a plain table of the same lines
 import polars as pl
 
 from benchmarks.ingest import BATCH, POLL_S, Service, Watched, send_tcp, warm_up

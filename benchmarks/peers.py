@@ -165,7 +165,7 @@ def _cpu(pid: int) -> float:
 
 def read_json(lines: list[bytes], folder: Path) -> float | None:
     """CPU seconds that DuckDB takes for the lines as NDJSON into a table on disk."""
-    import duckdb
+    import duckdb  # the yardstick: DuckDB itself as a peer
 
     text = folder / "lines.ndjson"
     with text.open("w") as out:

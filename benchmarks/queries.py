@@ -34,7 +34,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this folder, which has files named as the rooms
 
-import duckdb
+import duckdb  # the yardstick: a plain scan of the same lines
 import uvicorn
 
 from benchmarks.simulators.query_store import fill

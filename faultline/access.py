@@ -123,12 +123,12 @@ class Local:
     def query(self, text: str, parameters: dict[str, Any], max_rows: int | None, timeout_s: float | None = None) -> Any:
         from queries import kql
 
-        return kql.run(self.store.cursor(), text, parameters=parameters, max_rows=max_rows, timeout_s=timeout_s)
+        return self.store.run_kql(kql.Query(text, parameters, max_rows=max_rows, timeout_s=timeout_s))
 
     def explain(self, text: str, parameters: dict[str, Any]) -> str:
         from queries import kql
 
-        return kql.explain(text, con=self.store.cursor(), parameters=parameters)
+        return self.store.explain_kql(kql.Query(text, parameters))
 
     def report(self, name: str, since: datetime | None, until: datetime | None, form: str) -> str:
         from queries import reports

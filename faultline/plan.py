@@ -16,11 +16,14 @@ from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from faultline.failure import CommandError
+
+if TYPE_CHECKING:
+    from store.door import Door
 
 #: Lines of the sample. Fewer would measure the start of a process; more take longer than a minute on a slow machine.
 SAMPLE_LINES = 100_000
@@ -137,10 +140,11 @@ class Counted:
     events: int
 
     @classmethod
-    def of(cls, store: Any) -> Counted:
+    def of(cls, store: Door) -> Counted:
         from queries import kql
 
-        (row,) = kql.run(store.cursor(), 'Logs | summarize Lines = count(), Seen = countif(Event != "other")').rows
+        counts = kql.Query('Logs | summarize Lines = count(), Seen = countif(Event != "other")')
+        (row,) = store.run_kql(counts).rows
         return cls(int(row[0]), int(row[1]))
 
 

@@ -77,7 +77,7 @@ def _refuse_engine(engine: str) -> None:
 
     if engine not in ENGINES:
         raise CommandError(
-            f"--engine {engine}: this version has one engine, {ENGINES[0]}: there is none to move a store to; leave --engine out"
+            f"--engine {engine}: this version has one engine, {next(iter(ENGINES))}: there is none to move a store to; leave --engine out"
         )
 
 
@@ -139,7 +139,7 @@ def _info(folder: Path) -> dict[str, Any]:
 
     try:
         with open_store(folder, read_only=True) as opened:
-            return sizes(opened)
+            return dict(sizes(opened))
     except StoreError as error:
         raise _refused(folder, error, "info") from error
 

@@ -1,10 +1,28 @@
 """The protocol between Faultline and a store. An engine is a class that implements it; the current one is in
 ``store.duckdb``.
 
-Reading: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``). Writing: ``append``
-for the rows of a step, ``write`` for everything else, each one transaction. Both apply to a whole store; a person's
-view of it (``store.duckdb.visible``) has only ``Asks``. What an engine must provide beyond standard SQL is listed in
-``store.functions`` and ``store.tables`` (derived tables). ``tests/store/test_door.py`` is one suite for every engine.
+Reading: ``ask`` (named questions of ``store.questions``, or any Core select over ``store.tables``), and ``run_kql``.
+Writing: ``append`` for the rows of a step, ``write`` for everything else, each one transaction. Both apply to a whole
+store; a person's view of it has only ``Asks``. Where each part is:
+
+- a step: ``Door.append``, with its ledger entries (``FileEntry``); the ranges of streams that it covers are rows of
+  ``intake.streams``, written by its ``also`` and read by ``store.questions.intake.streams``
+- amended lines: ``Writer.amend`` and ``amend_by``; lines that a sender falsely claimed: ``store.disowned``
+- the patch of the model: ``Writer.replace``, ``insert`` and ``change`` on tables of ``model``, in one ``Door.write``
+- kept state: the tables of ``kept`` (``store.questions.kept``, ``triage``, ``notices``, ``drain_decisions``), changed by
+  ``Door.write``; named values: ``Door.fact`` and ``set_fact``
+- the change cursor: ``Mark`` of ``store.changes``, with ``Door.changes``, ``stored_since`` and ``listeners``
+- named questions: ``Asks.ask`` and ``ask_frame``; their plan: ``Door.explain``
+- KQL: ``Asks.run_kql``, ``explain_kql`` and ``kql_columns``, each for a ``KqlQuery``
+- maintenance: ``Door.close_days``, ``drop_before``, ``seal``, ``add_filters``, ``checkpoint``, ``others_tidy`` and
+  ``reopen_if_broken``; ``Engine.compact`` and ``sizes``
+- backup, restore, verify: ``Door.backup`` and ``verify``; ``Engine.restore``, ``read_copy`` and ``verify_copy``
+- migrate: ``Door.migrate`` for an open store, ``Engine.migrate`` for a folder
+- the lease: ``Door.lease``; health: ``Door.health``, ``lost`` and ``info``
+
+``Engine`` (``store.engine``) is what is done with the files of a store that is not open. What an engine must provide
+beyond standard SQL is listed in ``store.functions`` and ``store.tables`` (derived tables). ``tests/store/test_door*.py``
+are one suite for every engine.
 
 Errors are those of ``store.errors``; an engine's own errors never leave it.
 """
@@ -16,7 +34,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
 import polars as pl
 import sqlalchemy as sa
@@ -28,6 +46,9 @@ from store.changes import Changes, Mark
 WITHHELD = "(text not shown: it may speak of other people's jobs)"
 #: The type of a query.
 Question = sa.Select[*tuple[Any, ...]] | sa.CompoundSelect[*tuple[Any, ...]]
+#: What a KQL query is answered with.
+Answer = TypeVar("Answer")
+Answer_co = TypeVar("Answer_co", covariant=True)
 #: Rows that one transaction added, as inserted: tables of ``raw`` and frames.
 Added = Sequence[tuple[str, pl.DataFrame]]
 
@@ -74,6 +95,23 @@ class Answers(Protocol):
         """Rows as dicts, by the names of the question's columns."""
 
 
+class KqlQuery(Protocol[Answer_co]):
+    """A KQL query (``queries.kql.Query``): the language compiles it to the engine's SQL and bounds what it may cost.
+
+    Only a store calls these, each time with a connection of its engine that nobody else uses meanwhile. They may raise
+    the engine's own errors.
+    """
+
+    def run_on(self, connection: Any) -> Answer_co:
+        """The answer."""
+
+    def explain_on(self, connection: Any) -> str:
+        """What would run."""
+
+    def columns_on(self, connection: Any) -> list[tuple[str, str]]:
+        """The columns of the answer."""
+
+
 class Asks(Protocol):
     """A store or a person's view of one. Any thread may query; an answer is a consistent snapshot."""
 
@@ -84,8 +122,14 @@ class Asks(Protocol):
     def ask_frame(self, question: Question, *, many: bool = False) -> pl.DataFrame:
         """The same as a frame. ``many``: of so many rows that the engine is not to hold them twice."""
 
-    def cursor(self) -> Any:
-        """A connection for ``queries.kql`` to run a compiled query on, with the engine's own SQL and errors."""
+    def run_kql(self, query: KqlQuery[Answer]) -> Answer:
+        """The answer to a KQL query. Raises the errors of KQL, and ``EngineError`` like ``ask``."""
+
+    def explain_kql(self, query: KqlQuery[Any]) -> str:
+        """What would run for a KQL query, and the engine's plan of it, for people. Raises like ``run_kql``."""
+
+    def kql_columns(self, query: KqlQuery[Any]) -> list[tuple[str, str]]:
+        """Names and types of the columns that the answer would have. Raises like ``run_kql``."""
 
     def info(self) -> Mapping[str, Any]:
         """Figures about the store: ``lines``, ``first`` and ``last`` time, ``bytes`` (``archived``: the part in files

@@ -17,7 +17,8 @@ from sqlalchemy import func
 from parsers.host_names import WHOLE
 from store.tables import FLAG, NUMBER, REAL, TEXT, TEXTS, TIME
 
-#: Non-standard names in queries, which a second engine must translate (a test compares).
+#: Non-standard names in queries, which a second engine must translate: all of them (``test_spelled_functions`` holds the
+#: list complete, ``tests/store/test_door_functions.py`` says what each answers).
 NOT_STANDARD = (
     "any_value", "arg_max", "arg_max_null", "arg_min", "array_to_string", "bool_or", "contains",
     "damerau_levenshtein", "date_diff", "ends_with", "epoch", "epoch_us", "greatest",

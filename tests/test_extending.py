@@ -48,7 +48,7 @@ from faultline.notify.message import Message
 from parsers.engine import LineParser
 from parsers.patterns import load as patterns
 from queries import reports
-from queries.kql import run
+from queries.kql import Query
 from store import open_store
 from web.app import create_app
 
@@ -59,9 +59,9 @@ with open_store(None) as store:
     Ingest(store).run([folder / "rack7.slots", folder / "bmc.log"])
     correlate(store)
     client = TestClient(create_app(store))
-    used["document"] = run(store.cursor(), "Metrics | where Metric == 'slot_temperature' | project Host, Value").rows
-    used["format"] = run(store.cursor(), "Logs | where Source == 'bmc' | project Host, Message").rows
-    used["KQL"] = run(store.cursor(), "print celsius(212.0), rack_of('gx0123')").rows
+    used["document"] = store.run_kql(Query("Metrics | where Metric == 'slot_temperature' | project Host, Value")).rows
+    used["format"] = store.run_kql(Query("Logs | where Source == 'bmc' | project Host, Message")).rows
+    used["KQL"] = store.run_kql(Query("print celsius(212.0), rack_of('gx0123')")).rows
     used["report"] = reports.render(reports.run(store, "incident-hosts"), "md")
     used["page"] = client.get("/failing").text
     used["top bar"] = client.get("/incidents").text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import importlib
-import threading
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from queries import kql
 from queries.kql import format as printing
 from queries.kql.cells import dumps
+from store.door import Asks
 from web import axis as axes
 from web import job_accounting, job_environment, job_software, pace, triage
 from web.access import read_audit
@@ -260,6 +260,13 @@ class Question(BaseModel):
         default="json", description="ndjson, csv and parquet hold the rows of the last table only, as a file"
     )
 
+    def as_kql(self, timeout_s: float) -> kql.Query:
+        """The query as a store takes it."""
+        return kql.Query(
+            self.query, self.parameters, max_rows=self.max_rows, max_bytes=MOST_BYTES, timeout_s=timeout_s,
+            within=self.within(),
+        )  # fmt: skip
+
     def within(self) -> kql.Within:
         """The range in addition to what the query says. Raises ``BadTimeError``."""
         found = parse_range(self.start, self.end)
@@ -290,14 +297,16 @@ async def query(request: Request, read: Read, question: Question) -> Response:
 async def answer_query(request: Request, read: Reader, question: Question) -> Response:
     """Runs KQL when it is the client's turn. Raises ``ProblemError``. Whoever calls this records who asked."""
     metrics, turns, began = request.app.state.metrics, request.app.state.turns, time.perf_counter()
-    asked = Asked(read.store.cursor())
     client = client_of(request)
     outcome = "error"
     try:
         async with turns.turn(client, question.timeout_s, request.is_disconnected):
             waited = time.perf_counter() - began
             left = question.timeout_s if waited < 0.1 else max(0.001, question.timeout_s - waited)
-            answer: bytes = await turns.run(lambda: ask(asked, question, left), asked.stop, request.is_disconnected)
+            asked = question.as_kql(left)
+            answer: bytes = await turns.run(
+                lambda: ask(read.store, asked, question, left), asked.cancel, request.is_disconnected
+            )
         outcome = "ok"
         kind, headers = MEDIA[question.format], {}
         if question.format != "json":
@@ -325,7 +334,6 @@ async def answer_query(request: Request, read: Reader, question: Question) -> Re
         outcome = "timeout" if problem.status == 504 else outcome
         raise problem from error
     finally:
-        asked.cursor.close()
         metrics.query_seconds.inc(time.perf_counter() - began)
         metrics.queries.labels(outcome).inc()
 
@@ -340,17 +348,6 @@ MEDIA = {
 MOST_BYTES = 64 * 2**20
 
 
-class Asked:
-    """A running query: its cursor, and how it is stopped, wherever it runs."""
-
-    def __init__(self, cursor: Any) -> None:
-        self.cursor, self.stopped = cursor, threading.Event()
-
-    def stop(self) -> None:
-        self.stopped.set()
-        self.cursor.interrupt()
-
-
 def client_of(request: Request) -> str:
     """The client for fair queueing: the user, or the address if nobody is signed in."""
     person = asking(request)
@@ -359,22 +356,15 @@ def client_of(request: Request) -> str:
     return f"address {request.client.host if request.client else ''}"
 
 
-def ask(asked: Asked, question: Question, timeout_s: float) -> bytes:
+def ask(store: Asks, asked: kql.Query, question: Question, timeout_s: float) -> bytes:
     """The answer to one query as JSON text; runs in its own thread."""
-    cursor, deadline, within = asked.cursor, time.monotonic() + timeout_s, question.within()
+    deadline, within = time.monotonic() + timeout_s, asked.within
     if question.explain:
-        plan = kql.explain(question.query, con=cursor, parameters=question.parameters, timeout_s=timeout_s)
-        return dumps({"plan": plan})
+        return dumps({"plan": store.explain_kql(asked)})
     if question.validate_only:
-        found = kql.validate(
-            question.query, parameters=question.parameters, con=cursor, timeout_s=timeout_s, stopped=asked.stopped
-        )
-        columns = [{"name": name, "type": kind} for name, kind in found]
+        columns = [{"name": name, "type": kind} for name, kind in store.kql_columns(asked)]
         return dumps({"columns": columns, "rows": [], "truncated": False, "elapsed_ms": 0.0})
-    result = kql.run(
-        cursor, question.query, parameters=question.parameters, max_rows=question.max_rows, max_bytes=MOST_BYTES,
-        timeout_s=timeout_s, stopped=asked.stopped, within=within,
-    )  # fmt: skip
+    result = store.run_kql(asked)
     if question.format != "json":
         file = printing.render(result, question.format)
         return file if isinstance(file, bytes) else file.encode("utf-8", "replace")

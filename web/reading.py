@@ -114,10 +114,6 @@ class Reader:
         """The same as a frame."""
         return self.store.ask_frame(question)
 
-    def cursor(self) -> Any:
-        """The connection that a KQL query runs on."""
-        return self.store.cursor()
-
     def one(self, question: Question) -> Row | None:
         """The first row of an answer."""
         found = self.ask(question)

@@ -22,10 +22,11 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import HTMLResponse, StreamingResponse
 
 from queries import kql
+from store.door import Asks
 from web import pages
 from web.access import read_audit
 from web.access.gate import still_admitted
-from web.api import MOST_BYTES, Asked, client_of, kql_problem
+from web.api import MOST_BYTES, client_of, kql_problem
 from web.problems import ProblemError
 from web.shaping import wire
 from web.timerange import BadTimeError, parse_time, rfc3339
@@ -76,7 +77,7 @@ class Tail:
     """One stream: its query, and the lines already sent of the latest moment. ``resumed``: until when a stream before it
     came, in UTC; ``gap`` is the stretch after that which is too old to be repeated."""
 
-    def __init__(self, store: Any, steps: str, since: datetime, resumed: datetime | None = None) -> None:
+    def __init__(self, store: Asks, steps: str, since: datetime, resumed: datetime | None = None) -> None:
         self.store, self.steps, self.since, self.most = store, steps, since, MOST
         self.sent: set[str] = set()
         self.gap: tuple[datetime, datetime] | None = None
@@ -88,17 +89,15 @@ class Tail:
         stamp = self.since.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return f"Logs | where ReceivedTime >= datetime({stamp}) {self.steps}"
 
-    def look(self, asked: Asked | None = None, until: datetime | None = None) -> tuple[list[dict[str, Any]], bool]:
-        """New lines by time, and whether there were more than are returned. ``until``: everything that was received
-        before is stored; now by default."""
-        asked = asked or Asked(self.store.cursor())
+    def next_query(self) -> kql.Query:
+        """The query of the next look."""
+        return kql.Query(self.query(), max_rows=self.most, max_bytes=MOST_BYTES, timeout_s=LOOK_S)
+
+    def look(self, asked: kql.Query | None = None, until: datetime | None = None) -> tuple[list[dict[str, Any]], bool]:
+        """New lines by time, and whether there were more than are returned. ``asked``: ``next_query()``, for who may
+        cancel it. ``until``: everything that was received before is stored; now by default."""
         until = until or datetime.now(UTC).replace(tzinfo=None)
-        try:
-            result = kql.run(
-                asked.cursor, self.query(), max_rows=self.most, max_bytes=MOST_BYTES, timeout_s=LOOK_S, stopped=asked.stopped
-            )  # fmt: skip
-        finally:
-            asked.cursor.close()
+        result = self.store.run_kql(asked or self.next_query())
         names = [name for name, _ in result.columns]
         rows = [dict(zip(names, row, strict=True)) for row in result.rows]
         fresh = [row for row in rows if json.dumps(row, sort_keys=True) not in self.sent]
@@ -140,15 +139,11 @@ def _open(request: Request) -> Open:
     return found
 
 
-async def _in_turn(request: Request, work: Callable[[Asked], Any]) -> Any:
-    """Queries the store in turn, as every query does."""
+async def _in_turn(request: Request, asked: kql.Query, work: Callable[[kql.Query], Any]) -> Any:
+    """Does what a query needs in turn, as every query does; it is cancelled if the client leaves."""
     turns = request.app.state.turns
     async with turns.turn(client_of(request), LOOK_S, request.is_disconnected):
-        asked = Asked(request.app.state.reader.store.cursor())
-        try:
-            return await turns.run(lambda: work(asked), asked.stop, request.is_disconnected)
-        finally:
-            asked.cursor.close()
+        return await turns.run(lambda: work(asked), asked.cancel, request.is_disconnected)
 
 
 async def _stream(request: Request, tail: Tail) -> AsyncIterator[str]:
@@ -173,7 +168,7 @@ async def _looks(request: Request, tail: Tail) -> AsyncIterator[str]:
         before = rfc3339(tail.since)
         try:
             until = _stored_until(request)  # before the store is asked
-            rows, truncated = await _in_turn(request, partial(tail.look, until=until))
+            rows, truncated = await _in_turn(request, tail.next_query(), partial(tail.look, until=until))
         except ClientGoneError:
             return
         except (TooManyWaitingError, TimeoutError):
@@ -244,7 +239,7 @@ async def tail(request: Request, filter: str = "", since: Since = None) -> Strea
     if (full := _open(request).full(client_of(request))) is not None:
         raise ProblemError(429, full, do="Close one of them.", headers={"Retry-After": "5"})
     try:
-        await _in_turn(request, lambda asked: kql.validate(followed.query(), timeout_s=LOOK_S, stopped=asked.stopped))
+        await _in_turn(request, followed.next_query(), lambda asked: kql.validate(asked.text, timeout_s=LOOK_S))
     except (TooManyWaitingError, TimeoutError) as error:
         raise ProblemError(
             429, "Too many queries wait.", do="Ask again in a few seconds.", headers={"Retry-After": "5"}

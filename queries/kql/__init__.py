@@ -2,7 +2,8 @@
 
 `parser` parses the text, `expressions`, `functions` and `operators` bind it against a `binder`, `compile` puts the
 steps into one statement of an engine (`engines`), `wall` decides where that runs and bounds it, `run` returns the
-answer.
+answer. A store runs a `Query`: `store.run_kql(kql.Query(text))`. `run` and `explain` take the engine's own connection, for
+tests of KQL.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from queries.kql.errors import (
     NotImplementedYet,
     QueryTimeout,
 )
+from queries.kql.query import Query
 from queries.kql.run import Result, explain, run, validate
 from queries.kql.within import Within
 
 __all__ = [
     "CATALOG", "CannotExpress", "Catalog", "Column", "KqlBindError", "KqlError", "KqlRuntimeError", "KqlSyntaxError",
-    "NotImplementedYet", "QueryTimeout", "Result", "Table", "Within", "explain", "run", "validate",
+    "NotImplementedYet", "Query", "QueryTimeout", "Result", "Table", "Within", "explain", "run", "validate",
 ]  # fmt: skip

@@ -1,6 +1,6 @@
 """DuckDB behind the door (``store.door``): one file, one writer, and everything that is true of this engine only.
 
-Owns: the connection and its transactions (``store``), how it is opened (``opening``), what the other modules may do with it
+Owns: its entry among the engines (``engine``), the connection and its transactions (``store``), how it is opened (``opening``), what the other modules may do with it
 (``open_store``), how questions are spelled (``dialect``, ``derived``), how rows go in and come out (``writing``, ``arrow``,
 ``querying``), how far each file was read (``ledger``), tables and views (``schema``, ``intake_schema``), closed segments
 (``segments``), days as Parquet files (``archive``, ``archive_file``, ``line_heads``), a person's view (``visible``), copies

@@ -6,14 +6,17 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import duckdb
 import polars as pl
 from sqlalchemy.sql.elements import ClauseElement
 
+from store.door import KqlQuery
 from store.duckdb.dialect import spelled
 from store.errors import EngineError, NoSuchTable
+
+Answer = TypeVar("Answer")
 
 # ``connection.sql`` would plan a query a second time for its frame: 0.6 ms, a third of most of them. Copying the rows of
 # a large one takes longer than that from some 10,000 rows on (14 of 50 ms for 200,000), and memory.
@@ -40,7 +43,7 @@ class Asks(ABC):
 
     @abstractmethod
     def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A connection for one reading thread; ``queries.kql`` runs its statements on it."""
+        """A connection for one reading thread: for code of the store, and for tests of DuckDB's."""
 
     def ask(self, question: ClauseElement) -> list[dict[str, Any]]:
         """The rows of an answer as dicts. Raises ``EngineError``, or ``NoSuchTable`` in a store of an older version."""
@@ -52,19 +55,40 @@ class Asks(ABC):
         text, values = spelled(question)
         return self.frame(text, values, many=many)
 
+    def run_kql(self, query: KqlQuery[Answer]) -> Answer:
+        """The answer to a KQL query; see ``store.door``."""
+        with self._own_cursor() as cursor:
+            return query.run_on(cursor)
+
+    def explain_kql(self, query: KqlQuery[Any]) -> str:
+        """What would run for a KQL query, and the plan."""
+        with self._own_cursor() as cursor:
+            return query.explain_on(cursor)
+
+    def kql_columns(self, query: KqlQuery[Any]) -> list[tuple[str, str]]:
+        """The columns of a KQL query's answer."""
+        with self._own_cursor() as cursor:
+            return query.columns_on(cursor)
+
     def rows(self, sql: str, parameters: object = None) -> list[dict[str, Any]]:
         """Rows of SQL in the engine's own dialect; for code of the store only."""
-        with store_errors():
-            cursor = self.cursor()
-            try:
-                return rows_of(cursor.execute(sql, parameters) if parameters is not None else cursor.execute(sql))
-            finally:
-                cursor.close()
+        with self._own_cursor() as cursor:
+            return rows_of(cursor.execute(sql, parameters) if parameters is not None else cursor.execute(sql))
 
     def frame(self, sql: str, parameters: object = None, *, many: bool = False) -> pl.DataFrame:
         """A frame of SQL in the engine's own dialect; for code of the store only."""
         with store_errors():
             return frame_of(self.cursor(), sql, parameters, many=many)
+
+    @contextmanager
+    def _own_cursor(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that is closed afterwards."""
+        with store_errors():
+            cursor = self.cursor()
+            try:
+                yield cursor
+            finally:
+                cursor.close()
 
 
 def rows_of(result: duckdb.DuckDBPyConnection) -> list[dict[str, Any]]:

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 
 from collector.identity.hosts import HostNames
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from parsers.record import conform
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
+from store.tables import LINES
 from tests.line_parser import line_parser
 
 CONF = "ClusterName=ant\nSlurmdTimeout=60\nMessageTimeout=10\nNodeName=node[17-18] NodeAddr=10.0.3.[17-18] NodeHostname=rack2-u[7-8] CPUs=8\n"
@@ -44,8 +46,9 @@ def pieces(tmp_path: Path) -> list[Path]:
     ]  # fmt: skip
 
 
-def hosts(store: DuckStore) -> list[tuple[str, str]]:
-    rows = store.rows("SELECT host, raw FROM raw.log_view WHERE source = 'kernel' ORDER BY line")
+def hosts(store: Door) -> list[tuple[str, str]]:
+    kernels = sa.select(LINES.c.host, LINES.c.raw).where(LINES.c.source == "kernel").order_by(LINES.c.line)
+    rows = store.ask(kernels)
     return [(row["host"], row["raw"].split()[1]) for row in rows]
 
 

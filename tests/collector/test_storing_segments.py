@@ -16,8 +16,8 @@ from collector.pieces import Counts
 from collector.segment_file import Position
 from collector.storing import Storing, Transaction
 from parsers.record import frame
+from store import open_store
 from store.door import Sealed
-from store.duckdb.store import DuckStore
 from store.errors import EngineError
 
 
@@ -33,7 +33,7 @@ def test_lines_are_put_into_a_segment_once_they_fill_one(
     fails: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(storing, "SEGMENT_ROWS", 300)
-    with DuckStore(None) as store:
+    with open_store(None) as store:
         store.open_intake()
         if fails:
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 from _pytest.mark.structures import ParameterSet
 
 from collector.ingest import Ingest
@@ -22,8 +23,8 @@ from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from correlator.site.senders import SENDING_SETTING
 from store import open_store
-from store.door import FileEntry
-from store.duckdb.store import DuckStore
+from store.door import Door, FileEntry
+from store.tables import FILES
 from tests.correlator.attacked import _TREE, write
 from tests.correlator.rows import answer, rows_in
 from tests.line_parser import line_parser
@@ -115,11 +116,11 @@ def _concluded(
 
 
 def bring_in(
-    store: DuckStore,
+    store: Door,
     files: dict[str, str],
     live: bool,
     tree: dict[str, str],
-    look: Callable[[DuckStore], object],
+    look: Callable[[Door], object],
     settings: Mapping[str, object] | None = None,
 ) -> None:
     """Concludes about the small cluster in an empty store. ``live`` as for ``concluded``: what ``look`` finds must be the
@@ -127,7 +128,7 @@ def bring_in(
     root, known = _root(), {**_TREE, **tree}
     rows, entries = _ingested(tuple(tree.items()))
     write(root, known)
-    store.add(rows, entries)
+    store.append(rows, entries)
     reader = Ingest(store, parser=line_parser())
     if not live:
         for name, text in files.items():
@@ -177,7 +178,7 @@ def _ingested(changed: tuple[tuple[str, str], ...]) -> tuple[dict[str, pl.DataFr
     write(root, {**_TREE, **dict(changed)})
     with open_store(None) as store:
         Ingest(store, parser=line_parser()).run([root])
-        return rows_in(store), [_entry(row) for row in store.rows("SELECT * FROM raw.files")]
+        return rows_in(store), [_entry(row) for row in store.ask(sa.select(FILES))]
 
 
 def _entry(row: dict[str, Any]) -> FileEntry:
@@ -185,9 +186,9 @@ def _entry(row: dict[str, Any]) -> FileEntry:
     return FileEntry(**{name: row[name] for name in names} | {"warnings": tuple(row["warnings"])})
 
 
-def begun(store: DuckStore, tree: dict[str, str]) -> None:
+def begun(store: Door, tree: dict[str, str]) -> None:
     """Stores the rows of the small cluster with the files of ``tree`` in place of its own."""
-    store.add(_ingested(tuple(tree.items()))[0])
+    store.append(_ingested(tuple(tree.items()))[0])
 
 
 def in_both_ways(cases: Iterable[str], by_ticks: Collection[str]) -> list[ParameterSet]:

@@ -17,7 +17,7 @@ from correlator.model import fact_table
 from correlator.model.attrs import attr
 from correlator.model.json_text import sorted_json
 from correlator.model.nouns import Event, Fact
-from queries.kql import run
+from queries.kql import Query
 from store import open_store
 from store.duckdb import visible
 from store.duckdb.store import DuckStore
@@ -33,15 +33,15 @@ def stored(store: DuckStore) -> list[dict[str, Any]]:
 
 def test_a_lost_link_and_what_followed_as_facts() -> None:
     """The truth of the capture: gpu04's management link is down for 45 s, its node is set DOWN, job 2 dies of it."""
-    with concluded(FLAP) as store, store.cursor() as connection:
-        asked = run(
-            connection, 'Facts | where Kind != "run.failed" | sort by Begin asc | project-away Evidence, Attributes'
-        ).rows
-        (ports,) = run(
-            connection, 'Facts | where Kind == "link.outage" | project Attributes.switch, Attributes.port'
-        ).rows
-        known = run(connection, "Events | summarize make_set(EventId)").rows[0][0]
-        named = [name for (names,) in run(connection, "Facts | project Evidence").rows for name in names]
+    with concluded(FLAP) as store:
+
+        def rows(query: str) -> list[list[Any]]:
+            return store.run_kql(Query(query)).rows
+
+        asked = rows('Facts | where Kind != "run.failed" | sort by Begin asc | project-away Evidence, Attributes')
+        (ports,) = rows('Facts | where Kind == "link.outage" | project Attributes.switch, Attributes.port')
+        known = rows("Events | summarize make_set(EventId)")[0][0]
+        named = [name for (names,) in rows("Facts | project Evidence") for name in names]
     assert [list(row) for row in asked] == [
         ["mini", "link.outage", "gpu04 eth0", "gpu04", "eth0", "", "2026-11-21T00:51:52.644370Z", "2026-11-21T00:52:37.647828Z", 5e-07],
         ["mini", "run.node_fail", "2", "", "", "2", "2026-11-21T00:52:26.182000Z", "2026-11-21T00:52:26.182000Z", 0.0005],

@@ -14,7 +14,8 @@ from correlator.repairs.drain_advice import Advice, shadow
 from parsers.record import frame
 from queries import reports
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
+from tests.replaced_model import replace_model
 
 DAY = datetime(2026, 3, 1)
 
@@ -56,7 +57,7 @@ def run(number: int, host: str, end: float, incident: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     """Links that stay down, of nodes that people, a health check or nobody drained."""
     hosts = [f"n{n}" for n in range(20)]
     events = [
@@ -72,7 +73,7 @@ def store() -> Iterator[DuckStore]:
         drained("n4", 7 * 60, "bad cable"), drained("n5", -60, "for dora"), drained("n7", 60, "DOWN by hand", actor="root(0)"),
     ]  # fmt: skip
     with open_store(None) as made:
-        made.replace_model({
+        replace_model(made, {
             "events": pl.DataFrame(events, infer_schema_length=None), "node_states": pl.DataFrame(states, infer_schema_length=None),
             "incidents": pl.DataFrame([incident("I1", "n1", "1"), incident("I6", "n6", "6"), incident("I7", "n7", "7")]),
             "runs": pl.DataFrame([run(1, "n1", 60, "I1"), run(6, "n6", 120, "I6"), run(7, "n7", 60, "I7")]),
@@ -88,12 +89,12 @@ def store() -> Iterator[DuckStore]:
             }
             for h in hosts
         ]
-        made.add({"links": frame("links", cables)})
+        made.append({"links": frame("links", cables)})
         yield made
 
 
 @pytest.fixture(scope="module")
-def advice(store: DuckStore) -> dict[str, Advice]:
+def advice(store: Door) -> dict[str, Advice]:
     found = shadow(store).advice
     assert len({one.host for one in found}) == len(found), "once while it lasts"
     return {one.host: one for one in found}
@@ -123,7 +124,7 @@ def test_a_job_that_ended_with_the_drain_was_not_killed_first(advice: dict[str, 
     assert (advice["n7"].drained, advice["n7"].killed) == (at(60), ())
 
 
-def test_the_report_counts_and_lists_them(store: DuckStore) -> None:
+def test_the_report_counts_and_lists_them(store: Door) -> None:
     document = reports.run(store, "drain-advice")
     section = document.section("advice")
     assert section.lead.startswith("Of 6 nodes that we would have drained")
@@ -136,6 +137,6 @@ def test_the_report_counts_and_lists_them(store: DuckStore) -> None:
     assert later.tables[0].rows == [], "what stood when the period began is no advice of it"
 
 
-def test_long_periods_are_looked_at_in_longer_steps(store: DuckStore) -> None:
+def test_long_periods_are_looked_at_in_longer_steps(store: Door) -> None:
     assert shadow(store).step_min == 5
     assert shadow(store, at(100), at(100)).advice == []

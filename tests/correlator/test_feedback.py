@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 from correlator.engine import correlate
 from correlator.learning.feedback import Answer, FeedbackError, answers, give, lessons, reliability, standing
 from correlator.live.ticker import Ticker
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.correlator.rows import CAPTURES, answer, concluded
 from web.app import create_app
 
@@ -21,12 +21,12 @@ NOW = datetime(2026, 11, 21, 9, 0, 0)
 
 
 @pytest.fixture
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     with concluded(FLAP) as opened:
         yield opened
 
 
-def test_an_answer_is_kept_with_what_was_stated_and_survives_new_conclusions(store: DuckStore) -> None:
+def test_an_answer_is_kept_with_what_was_stated_and_survives_new_conclusions(store: Door) -> None:
     before = answer(store)
     kept = give(store, "15", Answer("wrong", "infra.node", "node.panic", "gpu02", note="BMC log", author="ada"), NOW)
     assert (kept["said_category"], kept["said_event"], kept["said_host"]) == ("infra.network", "nic.link_down", "gpu02")
@@ -45,13 +45,13 @@ def test_an_answer_is_kept_with_what_was_stated_and_survives_new_conclusions(sto
         ("999", Answer("confirmed"), "no verdict"),
     ],
 )
-def test_what_cannot_be_kept(store: DuckStore, key: str, given: Answer, words: str) -> None:
+def test_what_cannot_be_kept(store: Door, key: str, given: Answer, words: str) -> None:
     with pytest.raises(FeedbackError, match=words):
         give(store, key, given)
     assert answers(store) == []
 
 
-def test_the_last_answer_of_a_person_counts(store: DuckStore) -> None:
+def test_the_last_answer_of_a_person_counts(store: Door) -> None:
     give(store, "15", Answer("confirmed", author="ada"), NOW)
     give(store, "15", Answer("wrong", "unknown", author="ada"), NOW + timedelta(minutes=1))
     give(store, "15", Answer("confirmed", author="bob"), NOW + timedelta(minutes=2))
@@ -69,7 +69,7 @@ def test_reliability_rows() -> None:
     assert reliability([]) == []
 
 
-def test_over_http(store: DuckStore) -> None:
+def test_over_http(store: Door) -> None:
     client = TestClient(create_app(store))
     made = client.post("/api/v1/jobs/15/feedback", json={"answer": "confirmed", "author": "ada"})
     assert made.status_code == 201 and made.json()["said_category"] == "infra.network"
@@ -86,13 +86,13 @@ def test_over_http(store: DuckStore) -> None:
     assert len(client.get("/api/v1/feedback", params={"format": "ndjson"}).text.splitlines()) == 1
 
 
-def test_the_job_page_shows_answers_as_text(store: DuckStore) -> None:
+def test_the_job_page_shows_answers_as_text(store: Door) -> None:
     give(store, "15", Answer("wrong", "infra.node", host="gpu02", note="<script>alert(1)</script>", author="ada"), NOW)
     page = TestClient(create_app(store)).get("/jobs/15", headers={"accept": "text/html"}).text
     assert "1 answer<" in page and "infra.node" in page and "&lt;script&gt;" in page and "<script>alert" not in page
 
 
-def test_risk_of_a_node(store: DuckStore) -> None:
+def test_risk_of_a_node(store: Door) -> None:
     client = TestClient(create_app(store))
     reported = client.get("/api/v1/nodes/gpu02/risk").json()
     assert not reported["lemon"] and reported["families"][0]["family"] == "link"

@@ -23,8 +23,9 @@ from correlator.incidents import lemons
 from correlator.repairs.model import Repair
 from parsers.record import frame
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.line_parser import line_parser
+from tests.replaced_model import replace_model
 
 NOW = datetime(2026, 5, 4, 12, 0)
 
@@ -159,7 +160,7 @@ def test_what_slurm_knows_is_no_reason_to_drain() -> None:
 
 
 @pytest.fixture
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     with open_store(None) as opened:
         yield opened
 
@@ -184,9 +185,9 @@ def state(host: str, minutes: float, name: str, reason: str | None = None, **mor
     }
 
 
-def fill(store: DuckStore, events: list[dict[str, Any]], states: list[dict[str, Any]], incidents: list[dict[str, Any]] | None = None) -> None:  # fmt: skip
+def fill(store: Door, events: list[dict[str, Any]], states: list[dict[str, Any]], incidents: list[dict[str, Any]] | None = None) -> None:  # fmt: skip
     tables = {"events": events, "node_states": states, "incidents": incidents or []}
-    store.replace_model({name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in tables.items() if rows})
+    replace_model(store, {name: pl.DataFrame(rows, infer_schema_length=None) for name, rows in tables.items() if rows})
 
 
 def said(found: NodeFitness | None) -> tuple[str, list[str]]:
@@ -194,7 +195,7 @@ def said(found: NodeFitness | None) -> tuple[str, list[str]]:
     return str(found.verdict), [reason.text for reason in found.reasons]
 
 
-def test_the_answers_come_from_lines_states_incidents_and_lemons(store: DuckStore) -> None:
+def test_the_answers_come_from_lines_states_incidents_and_lemons(store: Door) -> None:
     hosts = [f"n{number}" for number in range(8)]
     xid = {"entities": json.dumps({"xid": 79}), "device": "0000:1b:00"}
     fill(
@@ -237,7 +238,7 @@ PASSES = """\
 """
 
 
-def test_what_healthagent_tests_is_a_doubt_until_it_says_that_it_passes(store: DuckStore, tmp_path: Path) -> None:
+def test_what_healthagent_tests_is_a_doubt_until_it_says_that_it_passes(store: Door, tmp_path: Path) -> None:
     files = {
         "n1": HEALTHAGENT.format("Network"),
         "n2": HEALTHAGENT.format("Network") + PASSES,
@@ -263,7 +264,7 @@ def test_what_healthagent_tests_is_a_doubt_until_it_says_that_it_passes(store: D
     assert "healthagent reported a failed check (gpu)" in said(answer(store, "n3", NOW))[1], "any user can write that"
 
 
-def test_rows_of_another_cluster_say_nothing_of_a_node(store: DuckStore) -> None:
+def test_rows_of_another_cluster_say_nothing_of_a_node(store: Door) -> None:
     xid = {"entities": json.dumps({"xid": 79}), "cluster": "west"}
     fill(store, [event("nic.link_up", "n1", 3), event("nic.link_up", "n1", 3, cluster="west", event_id="w"), event("gpu.xid", "n1", 50, **xid)],
          [state("n1", 60, "idle"), state("n1", 60, "idle", cluster="west")])  # fmt: skip
@@ -271,7 +272,7 @@ def test_rows_of_another_cluster_say_nothing_of_a_node(store: DuckStore) -> None
     assert (found["n1@c"].verdict, found["n1@west"].verdict) == ("fit", "unfit")
 
 
-def test_what_still_lasts_in_anothers_incident_is_a_doubt(store: DuckStore) -> None:
+def test_what_still_lasts_in_anothers_incident_is_a_doubt(store: Door) -> None:
     span = {"host": "n1", "kind": "no_carrier", "text": "no carrier, still so when the data ends"}
     document = {
         "title": "tor-1 failed",
@@ -287,13 +288,13 @@ def test_what_still_lasts_in_anothers_incident_is_a_doubt(store: DuckStore) -> N
     assert said(answer(store, "n2", NOW)) == ("fit", [])
 
 
-def test_an_old_store_keeps_what_was_last_known(store: DuckStore) -> None:
+def test_an_old_store_keeps_what_was_last_known(store: Door) -> None:
     fill(store, [event("gpu.lost", "n1", 60 * 24 * 90)], [state("n1", 60 * 24 * 91, "idle")])
     verdict, reasons = said(answer(store, "n1", NOW))
     assert verdict == "unfit" and reasons[0].startswith("a GPU is lost") and "90 days" in reasons[1]
 
 
-def test_the_agents_silence_counts_where_there_is_an_agent(store: DuckStore) -> None:
+def test_the_agents_silence_counts_where_there_is_an_agent(store: Door) -> None:
     fill(
         store,
         [event("nic.link_up", host, 3) for host in ("n1", "n2")],
@@ -311,14 +312,14 @@ def test_the_agents_silence_counts_where_there_is_an_agent(store: DuckStore) -> 
     assert said(answer(store, "n2", NOW)) == ("doubtful", ["nothing was heard of it for 45 min"])
 
 
-def test_a_link_that_is_down_comes_from_the_repair_list(store: DuckStore) -> None:
+def test_a_link_that_is_down_comes_from_the_repair_list(store: Door) -> None:
     down = event("nic.link_down", "n1", 90, device="ib0", severity="warning")
     fill(
         store,
         [down, *(event("nic.link_up", host, 3, device="ib1") for host in ("n1", "n2"))],
         [state("n1", 60, "idle"), state("n2", 60, "idle")],
     )
-    store.add(
+    store.append(
         {
             "links": frame(
                 "links",

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -29,7 +30,8 @@ from correlator.model import fact_index
 from correlator.model.nouns import Fact
 from faultline.cli import app
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
+from store.tables import FEEDBACK
 from tests.correlator.rows import CAPTURES, answer, concluded, rows_of
 from tests.correlator.test_streaming import add, made_rows, stored, with_settings
 
@@ -38,26 +40,26 @@ NOW = datetime(2026, 11, 21, 9)
 
 
 @pytest.fixture
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     with concluded(FLAP) as opened:
         yield opened
 
 
-def now_concluded(store: DuckStore, paths: tuple[Path, ...] = ()) -> list[Pass]:
+def now_concluded(store: Door, paths: tuple[Path, ...] = ()) -> list[Pass]:
     return [conclude_cluster(store, c, load_edges(paths)) for c in clusters_of(store)]
 
 
-def by_kind(store: DuckStore) -> dict[str, tuple[int, int, int, int]]:
+def by_kind(store: Door) -> dict[str, tuple[int, int, int, int]]:
     found = innocence(now_concluded(store), answers(store), {})
     return {one.kind: (one.seen, one.blamed, one.confirmed, one.wrong) for one in found}
 
 
-def many(store: DuckStore, reported: Answer, count: int) -> None:
+def many(store: Door, reported: Answer, count: int) -> None:
     """This many incidents of the past, with one answer each."""
     for hour in range(count):
         give(store, "15", replace(reported, author=f"{reported.answer}{hour}"), NOW + timedelta(hours=hour))
-    with store.transaction() as connection:
-        connection.execute("UPDATE kept.feedback SET incident_id = concat('INC-', author)")
+    with store.write() as writer:
+        writer.change(sa.update(FEEDBACK).values(incident_id=sa.func.concat("INC-", FEEDBACK.c.author)))
 
 
 @given(
@@ -106,7 +108,7 @@ def test_a_base_rate_counts_that_share_of_the_facts_before_the_hour_in_any_order
     assert some.of("link.outage", at) == plain.of("link.outage", at)
 
 
-def test_who_confirms_a_chain_confirms_its_causes_and_who_finds_it_wrong_speaks_of_its_root(store: DuckStore) -> None:
+def test_who_confirms_a_chain_confirms_its_causes_and_who_finds_it_wrong_speaks_of_its_root(store: Door) -> None:
     assert by_kind(store) == {}
     for minute, author in enumerate(("ada", "bob")):  # one incident is one observation
         give(store, "15", Answer("confirmed", author=author), NOW + timedelta(minutes=minute))
@@ -117,8 +119,8 @@ def test_who_confirms_a_chain_confirms_its_causes_and_who_finds_it_wrong_speaks_
     assert wrong["link.outage"][1:] == (1, 0, 1), "who differs has looked"
     assert wrong["node.down"] == confirmed["node.down"], "what followed from the root may well be true"
     rows = answers(store)
-    with store.transaction() as connection:
-        connection.execute("UPDATE kept.feedback SET said_host = 'gpu77'")
+    with store.write() as writer:
+        writer.change(sa.update(FEEDBACK).values(said_host="gpu77"))
     assert by_kind(store) == {}, "what is not said any more does not count"
     found = now_concluded(store)
     for one in found:
@@ -127,7 +129,7 @@ def test_who_confirms_a_chain_confirms_its_causes_and_who_finds_it_wrong_speaks_
     assert {o.kind: (o.seen, o.blamed, o.confirmed, o.wrong) for o in innocence(found, rows, {})} == wrong
 
 
-def test_a_proposal_changes_nothing_until_its_file_is_named(store: DuckStore, tmp_path: Path) -> None:
+def test_a_proposal_changes_nothing_until_its_file_is_named(store: Door, tmp_path: Path) -> None:
     before = answer(store)
     many(store, Answer("confirmed"), 60)
     rates = innocence(now_concluded(store), answers(store), {})

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -18,7 +19,8 @@ from correlator.learning.feedback import Answer, give
 from correlator.learning.judged import LEAST, MOST
 from correlator.learning.priors import Learned, as_file, learned, lines
 from faultline.cli import app
-from store.duckdb.store import DuckStore
+from store.door import Door
+from store.tables import FEEDBACK, RUNS
 from tests.correlator.rows import CAPTURES, answer, concluded
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
@@ -27,17 +29,17 @@ EDGES, _ = edge_files.load()
 
 
 @pytest.fixture
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     with concluded(FLAP) as opened:
         yield opened
 
 
-def test_the_edges_of_the_chain_are_judged_once_for_an_incident(store: DuckStore) -> None:
+def test_the_edges_of_the_chain_are_judged_once_for_an_incident(store: Door) -> None:
     assert lines(learned(store, EDGES)) == ["no answers yet: give them on the page of a job or an incident"]
     for minute, author in enumerate(("ada", "bob", "eve")):
         give(store, "15", Answer("confirmed", author=author), NOW + timedelta(minutes=minute))
     found = learned(store, EDGES).edges
-    (verdict,) = store.rows("SELECT document FROM model.runs WHERE run_key = '15'")
+    (verdict,) = store.ask(sa.select(RUNS.c.document).where(RUNS.c.run_key == "15"))
     assert found and all(f'"{one.edge.id}"' in verdict["document"] for one in found)
     assert {(one.confirmed, one.wrong) for one in found} == {(1, 0)}
     assert all(one.edge.prior < one.prior <= MOST for one in found if one.edge.prior < MOST)
@@ -50,10 +52,10 @@ def test_the_edges_of_the_chain_are_judged_once_for_an_incident(store: DuckStore
     assert all(one.prior < one.edge.prior for one in again)
 
 
-def test_answers_to_what_is_not_stated_any_more_are_reported_and_not_counted(store: DuckStore) -> None:
+def test_answers_to_what_is_not_stated_any_more_are_reported_and_not_counted(store: Door) -> None:
     give(store, "15", Answer("confirmed"), NOW)
-    with store.transaction() as connection:
-        connection.execute("UPDATE kept.feedback SET said_host = 'gpu77'")
+    with store.write() as writer:
+        writer.change(sa.update(FEEDBACK).values(said_host="gpu77"))
     lessons = learned(store, EDGES)
     assert (lessons.edges, lessons.uncounted) == ([], 1) and "not counted: 1 answers" in lines(lessons)[0]
 
@@ -80,12 +82,12 @@ def test_the_file_is_a_sites_edges_and_changes_nothing_but_priors(tmp_path: Path
 
 
 @pytest.mark.long
-def test_the_command_proposes_and_the_back_test_shows_what_that_would_change(store: DuckStore, tmp_path: Path) -> None:
+def test_the_command_proposes_and_the_back_test_shows_what_that_would_change(store: Door, tmp_path: Path) -> None:
     path, before = tmp_path / "priors.toml", answer(store)
     for hour in range(300):  # hundreds of incidents of the past with another cause
         give(store, "15", Answer("wrong", "infra.gpu", author=f"op{hour}"), NOW + timedelta(hours=hour))
-    with store.transaction() as connection:
-        connection.execute("UPDATE kept.feedback SET incident_id = concat('INC-', author)")
+    with store.write() as writer:
+        writer.change(sa.update(FEEDBACK).values(incident_id=sa.func.concat("INC-", FEEDBACK.c.author)))
     path.write_text(as_file(learned(store, EDGES).edges), encoding="utf-8")
     found = replay(store, [path])
     assert found and answer(store) == before, "a proposal must not change a verdict"

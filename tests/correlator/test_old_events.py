@@ -32,7 +32,7 @@ from correlator.model.nouns import EVENTS, FACTS, Event, Fact
 from correlator.model.packed import Block, NotPlainError, pack_restored, rows_of
 from parsers.record import frame
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 
 DAY_S = 86_400
 
@@ -173,14 +173,14 @@ def _at(seconds: float) -> datetime:
     return correlation.START.replace(tzinfo=UTC) + timedelta(seconds=seconds)
 
 
-def _add(store: DuckStore, made: correlation.Day) -> None:
-    store.add({"logs": frame("logs", made.logs), "jobs": frame("jobs", made.jobs)})
+def _add(store: Door, made: correlation.Day) -> None:
+    store.append({"logs": frame("logs", made.logs), "jobs": frame("jobs", made.jobs)})
     made.logs, made.jobs = [], []
 
 
-def _settings(store: DuckStore) -> None:
+def _settings(store: Door) -> None:
     conf = {"cluster": "made", "scope": "cluster", "name": "SlurmdTimeout", "value": "300", "source": "slurm.conf"}
-    store.add({"settings": frame("settings", [conf])})
+    store.append({"settings": frame("settings", [conf])})
 
 
 def test_lines_three_days_late_are_concluded_as_a_full_pass_does() -> None:
@@ -191,7 +191,7 @@ def test_lines_three_days_late_are_concluded_as_a_full_pass_does() -> None:
     is_late = pl.col("time").is_between(late_from, late_until) & (pl.col("line") % 2 == 0)
     with open_store(None) as store:
         _settings(store)
-        store.add({"logs": rows.filter(~is_late), "jobs": frame("jobs", made.jobs)})
+        store.append({"logs": rows.filter(~is_late), "jobs": frame("jobs", made.jobs)})
         made.logs, made.jobs = [], []
         service = Ticker(store)
         service.tick(_at(DAY_S))
@@ -206,7 +206,7 @@ def test_lines_three_days_late_are_concluded_as_a_full_pass_does() -> None:
         before = stored(store)
         late = rows.filter(is_late)
         assert late.height > 10
-        store.add({"logs": late})
+        store.append({"logs": late})
         report = service.tick(_at(4 * DAY_S + 60))
         assert report.worked and not report.full
         ticked = stored(store)
@@ -215,7 +215,7 @@ def test_lines_three_days_late_are_concluded_as_a_full_pass_does() -> None:
         assert stored(store) == ticked
 
 
-def _days(store: DuckStore, count: int) -> Iterator[datetime]:
+def _days(store: Door, count: int) -> Iterator[datetime]:
     """Stores so many days with faults, one after the other; the end of each."""
     made = correlation.Day(3)
     _settings(store)

@@ -14,7 +14,7 @@ from correlator.engine import correlate
 from correlator.learning.backtest import lines, replay
 from faultline.cli import app
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.correlator.rows import CAPTURES, answer, concluded, rows_of
 
 FLAP = next(c for c in CAPTURES if c.name == "mgmt_flap_long")
@@ -27,7 +27,7 @@ def write(folder: Path, text: str) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded() -> Iterator[DuckStore]:
+def loaded() -> Iterator[Door]:
     """A back-test writes nothing, so all tests share it."""
     with concluded(FLAP) as store:
         yield store
@@ -38,12 +38,12 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same in a folder, for the command."""
     folder = tmp_path_factory.mktemp("loaded") / "data"
     with open_store(folder) as store:
-        store.add(rows_of(FLAP))
+        store.append(rows_of(FLAP))
         correlate(store)
     return folder
 
 
-def test_without_its_edge_the_link_is_no_longer_blamed(loaded: DuckStore, tmp_path: Path) -> None:
+def test_without_its_edge_the_link_is_no_longer_blamed(loaded: Door, tmp_path: Path) -> None:
     before = answer(loaded)
     found = replay(loaded, [write(tmp_path, '[[edge]]\nid = "E03"\ndisabled = true\n')])
     (was, now) = found.verdicts["15"]
@@ -56,12 +56,12 @@ def test_without_its_edge_the_link_is_no_longer_blamed(loaded: DuckStore, tmp_pa
     assert answer(loaded) == before, "a back-test must write nothing"
 
 
-def test_the_same_edges_say_the_same(loaded: DuckStore, tmp_path: Path) -> None:
+def test_the_same_edges_say_the_same(loaded: Door, tmp_path: Path) -> None:
     found = replay(loaded, [write(tmp_path, "")])
     assert not found and found.same >= 1
 
 
-def test_only_the_asked_stretch_of_time(loaded: DuckStore, tmp_path: Path) -> None:
+def test_only_the_asked_stretch_of_time(loaded: Door, tmp_path: Path) -> None:
     proposed = [write(tmp_path, '[[edge]]\nid = "E03"\ndisabled = true\n')]
     assert not replay(loaded, proposed, until=datetime(2001, 1, 1))
     assert not replay(loaded, proposed, since=datetime(2099, 1, 1))
@@ -94,7 +94,7 @@ def test_a_wrong_file_is_named(data: Path, tmp_path: Path, edges: str | None, wo
         back_test(None, data, [path], None, None)
 
 
-def test_it_is_json_serialisable_knowledge(loaded: DuckStore, tmp_path: Path) -> None:
+def test_it_is_json_serialisable_knowledge(loaded: Door, tmp_path: Path) -> None:
     found = replay(loaded, [write(tmp_path, '[[edge]]\nid = "E03"\nprior = 0.5\ncause = ["link.outage"]\neffect = ["node.down"]\n'
                                             'scope = "same node"\nwindow = "[1s, 5s]"\ntext = "too narrow"\n')])  # fmt: skip
     assert "15" in found.verdicts

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 
 from collector.decoding import _rows
 from collector.ingest import Ingest
@@ -28,8 +29,9 @@ from correlator.live.ticker import Ticker
 from correlator.model.nouns import Run
 from correlator.site.senders import RELAYS_SETTING, SENDING_SETTING, USERS_SETTING
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from store.line_frames import logs_for_storage
+from store.tables import LINES
 from tests.correlator.attacked import _TREE, write
 from tests.correlator.erins_job import (
     CONFIRMED,
@@ -139,7 +141,7 @@ def test_runs_that_crowd_a_host_move_the_effects_of_its_lines(user: str, node: s
     assert other_now(between(looks, 300.0, inf), [hers], [hers, other], 800.0) == (370.0 if moved else inf)
 
 
-def concluded_again(store: DuckStore, ticker: Ticker | None) -> dict[str, Any]:
+def concluded_again(store: Door, ticker: Ticker | None) -> dict[str, Any]:
     """The conclusions after a tick, or without a ticker after a full pass."""
     if ticker is None:
         correlate(store)
@@ -152,24 +154,24 @@ def _verdicts(found: dict[str, Any]) -> dict[str, Any]:
     return {key: said(verdict) for key, verdict in found["verdicts"].items()}
 
 
-def sent(store: DuckStore, address: str, text: str) -> None:
+def sent(store: Door, address: str, text: str) -> None:
     """Stores what the receiver of syslog makes of ``text`` from this address."""
     known = {"received": micros("2026-02-28T10:20:05Z"), "parts": [[address, False, "udp", len(text.encode()), False, "UTC"]]}  # fmt: skip
     _store(store, "syslog", text.encode(), known)
 
 
-def shipped(store: DuckStore, text: str) -> None:
+def shipped(store: Door, text: str) -> None:
     """Stores what the receiver of Loki's protocol makes of ``text`` from a stream that names no file."""
     pushed = {"streams": [{"stream": {"host": "gx02"}, "values": [["1772273995000000000", text]]}]}
     _store(store, "loki", json.dumps(pushed).encode(), {"received": micros("2026-02-28T10:20:05Z"), "form": "json"})
 
 
-def _store(store: DuckStore, kind: str, body: bytes, known: dict[str, Any]) -> None:
+def _store(store: Door, kind: str, body: bytes, known: dict[str, Any]) -> None:
     into = Decoded()
     all_receivers()[kind].decode(Payload(body, known), into)
     for group in into.groups.values():
         rows = pl.concat(_rows(group, line_parser())).drop("_transport")
-        store.add({"logs": logs_for_storage(rows.with_columns(cluster=rows["cluster"].fill_null("c")))})
+        store.append({"logs": logs_for_storage(rows.with_columns(cluster=rows["cluster"].fill_null("c")))})
 
 
 UNKNOWN, OWN, RELAY = "10.9.9.9", "10.0.0.2", "10.0.0.200"
@@ -289,7 +291,7 @@ def test_a_packet_of_an_unknown_address_changes_no_verdict(packet: str, job: str
         before = result(store)
         sent(store, UNKNOWN, packet)
         after = concluded_again(store, ticker if live else None)
-        (stored,) = store.rows("SELECT event FROM raw.log_view WHERE file LIKE 'syslog:%'")
+        (stored,) = store.ask(sa.select(LINES.c.event).where(LINES.c.file.like("syslog:%")))
     assert stored["event"] in ("slurm.comm_error", "switch.hw_error"), "it is stored, and can be searched for"
     assert job in before["verdicts"]
     assert _verdicts(after) == _verdicts(before)
@@ -357,8 +359,8 @@ def test_no_user_sets_a_clock(words: str, place: str, live: bool) -> None:
                 write(Path(folder), {place: _TREE.get(place, "") + line})
                 Ingest(store, parser=line_parser()).run([Path(folder)])
         after = concluded_again(store, ticker if live else None)
-        (event,) = store.rows("SELECT count(*) AS n FROM raw.log_view WHERE event = 'sys.clock'")
-    assert event["n"] == 1
+        events = store.ask(sa.select(LINES.c.event).where(LINES.c.event == "sys.clock"))
+    assert len(events) == 1
     assert _verdicts(after) == _verdicts(before)
     assert roots(after) == roots(before) and "The clock of" not in json.dumps(after)
 

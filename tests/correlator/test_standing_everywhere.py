@@ -13,7 +13,7 @@ import pytest
 from collector.ingest import Ingest
 from correlator.engine import correlate
 from correlator.live.ticker import Ticker
-from queries.kql import run
+from queries.kql import Query
 from store import open_store
 from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
@@ -64,11 +64,7 @@ def ingest(store: DuckStore, folder: Path, tree: dict[str, str]) -> None:
 
 def rows(store: DuckStore, query: str) -> list[list[Any]]:
     """KQL's answer; nothing can be stored after the first query."""
-    connection = store.cursor()
-    try:
-        return [list(row) for row in run(connection, query).rows]
-    finally:
-        connection.close()
+    return store.run_kql(Query(query)).rows
 
 
 def set_down(store: DuckStore) -> tuple[list[list[Any]], list[list[Any]]]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 from _pytest.mark.structures import ParameterSet
 
 from collector.decoding import _rows
@@ -20,11 +21,11 @@ from collector.receivers.base import Decoded, Payload, micros
 from correlator.engine import conclude_cluster, correlate
 from correlator.live.ticker import Ticker
 from correlator.site.senders import RELAYS_SETTING, controllers, senders
-from queries.kql import run
+from queries.kql import Query
 from store import disowned, open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from store.line_frames import logs_for_storage
-from store.tables import NODES
+from store.tables import NODES, SETTINGS
 from tests.line_parser import line_parser
 
 CONFIGURATION = (
@@ -39,7 +40,7 @@ LINE = "<27>Feb 28 10:19:58 ctl slurmctld[77]: update_node: node gx02 reason set
 LOGIN, OWN, RELAY = "10.9.9.9", "10.0.0.250", "10.0.0.200"
 
 
-def loaded(store: DuckStore, folder: Path, controller: str = "ctl") -> Ingest:
+def loaded(store: Door, folder: Path, controller: str = "ctl") -> Ingest:
     (folder / "accounting").mkdir()
     (folder / "slurm.conf").write_text(CONFIGURATION.format(controller))
     (folder / "accounting" / "sacct.txt").write_text(ACCOUNTING)
@@ -48,25 +49,21 @@ def loaded(store: DuckStore, folder: Path, controller: str = "ctl") -> Ingest:
     return ingest
 
 
-def sent(store: DuckStore, address: str, text: str = LINE, transport: str = "udp") -> None:
+def sent(store: Door, address: str, text: str = LINE, transport: str = "udp") -> None:
     """Stores what a receiver makes of ``text`` from this address."""
     into, at = Decoded(), micros("2026-02-28T10:20:05Z")
     known = {"received": at, "parts": [[address, False, transport, len(text.encode()), False, "UTC"]]}
     all_receivers()["syslog"].decode(Payload(text.encode(), known), into)
     for group in into.groups.values():
         rows = pl.concat(_rows(group, line_parser())).drop("_transport")
-        store.add({"logs": logs_for_storage(rows.with_columns(cluster=rows["cluster"].fill_null("c")))})
+        store.append({"logs": logs_for_storage(rows.with_columns(cluster=rows["cluster"].fill_null("c")))})
 
 
-def rows_of(store: DuckStore, query: str) -> list[list[Any]]:
-    connection = store.cursor()
-    try:
-        return [list(row) for row in run(connection, query).rows]
-    finally:
-        connection.close()
+def rows_of(store: Door, query: str) -> list[list[Any]]:
+    return store.run_kql(Query(query)).rows
 
 
-def downs(store: DuckStore) -> list[list[Any]]:
+def downs(store: Door) -> list[list[Any]]:
     """What people see as events: the hosts whose lines say that a node is DOWN."""
     return rows_of(store, "Events | where Event == 'slurm.node_down' | project Host")
 
@@ -133,9 +130,8 @@ def test_the_service_looks_up_the_controllers_addresses(tmp_path: Path) -> None:
         looking.look()
         looking.look()
         assert asked == ["ctl", "ctl"]
-        assert store.rows("SELECT cluster, name, value FROM raw.settings WHERE scope = 'address'") == [
-            {"cluster": "c", "name": OWN, "value": "ctl"}
-        ]
+        addresses = sa.select(SETTINGS.c["cluster", "name", "value"]).where(SETTINGS.c.scope == "address")
+        assert store.ask(addresses) == [{"cluster": "c", "name": OWN, "value": "ctl"}]
         sent(store, OWN)
         sent(store, LOGIN)
         correlate(store)

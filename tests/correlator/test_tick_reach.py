@@ -11,7 +11,7 @@ import pytest
 from correlator.engine import conclude_cluster, correlate, result
 from correlator.live.ticker import Ticker
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.correlator.test_streaming import HOURS, benchmark, stored, with_settings
 
 #: When the faults of these tests happen, seconds after the simulated day's midnight.
@@ -46,7 +46,7 @@ def waiting_run(day: Any) -> None:
     day.say(AT + 8_900, nodes[0], "kernel", "storage.recovered", "nfs: server nas1 OK", nfs_server="nas1")
 
 
-def as_told(store: DuckStore, break_it: Callable[[Any], None], since: float, steps: Iterable[float]) -> Iterator[bool]:
+def as_told(store: Door, break_it: Callable[[Any], None], since: float, steps: Iterable[float]) -> Iterator[bool]:
     """A day of which the service knows everything but the fault; each of ``steps`` then delivers part of it.
 
     ``steps`` are seconds after ``AT``; a job record comes ``late`` seconds after its end. Each tick must have the

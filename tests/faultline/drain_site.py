@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import sqlalchemy as sa
 from fake_scontrol import FakeScontrol
 
 from correlator.repairs.drain_candidates import Candidate, candidates
@@ -19,7 +20,9 @@ from faultline.drains.record import Record
 from faultline.drains.slurm_nodes import Scontrol
 from parsers.record import frame
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
+from store.tables import DRAIN_DECISIONS, TRIAGE
+from tests.replaced_model import replace_model
 
 NOON = datetime(2026, 3, 1, 12)
 HOSTS = [f"n{number}" for number in range(1, 13)]
@@ -33,30 +36,31 @@ def line(host: str, event: str, device: str, minutes: float, authority: str, inc
 
 
 @contextmanager
-def cabled() -> Iterator[DuckStore]:
+def cabled() -> Iterator[Door]:
     """A store with the cables of every host."""
     with open_store(None) as store:
         cables = [{"cluster": "c", "host": h, "device": "rdma0", "switch": "leaf1", "switch_port": f"Ethernet{h[1:]}", "plane": "0"} for h in HOSTS]  # fmt: skip
-        store.add({"links": frame("links", cables)})
+        store.append({"links": frame("links", cables)})
         yield store
 
 
 class Site:
     """A store with faults, a service's advisor, and Slurm. ``time``: minutes after noon."""
 
-    def __init__(self, store: DuckStore, folder: Path) -> None:
+    def __init__(self, store: Door, folder: Path) -> None:
         self.store, self.slurm, self.time, self.folder = store, FakeScontrol(folder / "slurm"), 0.0, folder
         for host in HOSTS:
             self.slurm.set(host)
-        with store.transaction() as connection:
-            connection.execute("DELETE FROM kept.drain_decisions; DELETE FROM kept.triage")
+        with store.write() as writer:
+            for kept in (DRAIN_DECISIONS, TRIAGE):
+                writer.change(sa.delete(kept))
         self.settings: dict[str, Any] = {"nodes_per_hour": 2, "share_per_hour": 1.0, "floor": 0.5}
         self.program_s = 5.0
         #: What the repair list says follows from the store alone, so it is made once for each ``down``.
         self.advised: list[Candidate] | None = None
         self.down("n1")
 
-    def candidates(self, store: DuckStore, cluster: str | None) -> list[Candidate]:
+    def candidates(self, store: Door, cluster: str | None) -> list[Candidate]:
         if self.advised is None:
             self.advised = candidates(store, cluster)
         return self.advised
@@ -86,7 +90,7 @@ class Site:
                     events.append(line(host, "nic.link_down", "rdma0", since, writer, name))
             found += [{"incident_id": name, "cluster": "c", "root_event": "nic.link_down", "root_host": host, "root_device": "rdma0",
                        "start": NOON, "document": json.dumps({"jobs": [], "slowed_jobs": []})}] if name else []  # fmt: skip
-        self.store.replace_model({
+        replace_model(self.store, {
             "events": pl.DataFrame(events, infer_schema_length=None), "incidents": pl.DataFrame(found),
             "node_states": pl.DataFrame([{"cluster": "c", "host": h, "time": NOON - timedelta(hours=9), "state": "idle", "source": "poll"} for h in HOSTS]),
         })  # fmt: skip

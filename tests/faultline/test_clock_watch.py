@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from faultline import upkeep
@@ -17,21 +18,22 @@ from faultline.config import validate
 from faultline.service import Service, build_app
 from parsers.record import frame
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
+from store.tables import LOGS
 
 NOW = datetime(2026, 11, 24, 1, 0)
 JUMPED = datetime(2039, 11, 24, 1, 0)
 
 
-def lines(store: DuckStore, at: datetime, own: datetime | None = None, count: int = 10) -> None:
+def lines(store: Door, at: datetime, own: datetime | None = None, count: int = 10) -> None:
     """Lines that arrived ``at``, when their hosts' clocks showed ``own``."""
     rows = [{"time": own or at, "time_quality": "line", "received_time": at, "host": "gx01", "raw": f"line {n} {at}", "message": "m", "line": n}
             for n in range(count)]  # fmt: skip
-    store.add({"logs": frame("logs", rows)})
+    store.append({"logs": frame("logs", rows)})
 
 
-def held(store: DuckStore) -> int:
-    return int(store.rows("SELECT count(*) AS n FROM raw.logs")[0]["n"])
+def held(store: Door) -> int:
+    return len(store.ask(sa.select(LOGS.c.line)))
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_nothing_that_comes_in_agrees_with_nothing(tmp_path: Path) -> None:
 def test_a_store_that_knows_no_time_drops_nothing_in_the_first_round(tmp_path: Path, clock: list[datetime]) -> None:
     with open_store(tmp_path) as store:
         rows = [{"time": datetime(2020, 1, 1), "host": "gx01", "raw": "x", "message": "x", "line": 1}]
-        store.add({"logs": frame("logs", rows)})
+        store.append({"logs": frame("logs", rows)})
         round_ = upkeep.job(store, Settings(retention_days=30), lambda: False)
         round_()
         assert held(store) == 1

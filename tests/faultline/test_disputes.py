@@ -17,7 +17,7 @@ from faultline.service import Service, build_app
 from parsers import documents
 from parsers.record import Origin
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from web.access.gate import Gate
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
@@ -33,9 +33,9 @@ REST = json.dumps({"jobs": [
 NAMES = ("ops", "reader", "alice", "mallory")
 
 
-def told(store: DuckStore) -> None:
+def told(store: Door) -> None:
     for kind, text in (("sacct", SACCT), ("rest_jobs", REST)):
-        store.add(documents.read(kind, text.encode(), Origin(cluster="mini", path=kind)).tables)
+        store.append(documents.read(kind, text.encode(), Origin(cluster="mini", path=kind)).tables)
 
 
 @pytest.fixture

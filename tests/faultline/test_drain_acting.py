@@ -11,6 +11,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+import sqlalchemy as sa
 from drain_site import HOSTS, KERNEL, NOON, SWITCH, USER, Site, cabled, line
 
 from correlator.repairs.drain_candidates import candidates
@@ -22,17 +23,19 @@ from faultline.drains.slurm_nodes import LONGEST_REASON, Scontrol, SlurmError, c
 from faultline.failure import CommandError
 from faultline.service import Service
 from queries import reports
-from store.duckdb.store import DuckStore
+from store.door import Door
+from store.tables import DRAIN_DECISIONS
+from tests.replaced_model import replace_model
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[DuckStore]:
+def whole() -> Iterator[Door]:
     with cabled() as store:
         yield store
 
 
 @pytest.fixture
-def site(whole: DuckStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(whole: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site(whole, tmp_path)
     monkeypatch.setattr(acting, "candidates", made.candidates)
     monkeypatch.setenv("PATH", f"{made.slurm.bin}:/usr/bin:/bin")
@@ -85,7 +88,7 @@ def test_lines_about_another_device_or_of_a_recovery_are_no_witnesses(site: Site
         site.down("n1", writers=(KERNEL,))
         events = [line("n1", "nic.link_down", "rdma0", -12, KERNEL, "I-n1"), line(host, event, device, -13, SWITCH, "I-n1"),
                   line("n12", "nic.link_up", "rdma0", 0, KERNEL, None)]  # fmt: skip
-        site.store.replace_model({"events": pl.DataFrame(events, infer_schema_length=None)})
+        replace_model(site.store, {"events": pl.DataFrame(events, infer_schema_length=None)})
         one = {found.host: found for found in candidates(site.store, "c")}["n1"]
         assert [(seen.host, seen.authority) for seen in one.witnesses] == [("n1", KERNEL)]
 
@@ -111,8 +114,8 @@ def test_at_most_so_many_nodes_an_hour_also_by_another_service_and_after_a_resta
     site.down("n3", since=-8)
     site.round()
     assert site.refused["n3"] == "rate"
-    with site.store.transaction() as connection:  # a service with another store sees them in Slurm
-        connection.execute("DELETE FROM kept.drain_decisions")
+    with site.store.write() as writer:  # a service with another store sees them in Slurm
+        writer.change(sa.delete(DRAIN_DECISIONS))
     site.round()
     assert site.refused["n3"] == "rate" and len(site.slurm.updates) == 2
 
@@ -160,8 +163,8 @@ def test_a_service_that_ended_between_decision_and_answer_finds_its_drain(site: 
 def test_what_slurm_never_did_is_given_up_and_asked_again_later(site: Site) -> None:
     site.drained()
     site.slurm.set("n1")
-    with site.store.transaction() as connection:
-        connection.execute("DELETE FROM kept.drain_decisions WHERE step = 'drained'")
+    with site.store.write() as writer:
+        writer.change(sa.delete(DRAIN_DECISIONS).where(DRAIN_DECISIONS.c.step == "drained"))
     site.round()
     assert site.steps == [("n1", "intended", "")], "slurmctld may still do it"
     site.down("n1", since=8)
@@ -278,7 +281,7 @@ def test_nodes_are_read_whatever_the_reason_says() -> None:
     assert not found["b"].serves and found["b"].reason == ""
 
 
-def test_it_is_off_unless_the_site_turns_it_on(whole: DuckStore, tmp_path: Path) -> None:
+def test_it_is_off_unless_the_site_turns_it_on(whole: Door, tmp_path: Path) -> None:
     assert not validate({}, "t").drain_advisor.acting
     with pytest.raises(CommandError, match="resume needs check"):
         validate({"drain_advisor": {"acting": True, "resume": True}}, "t")

@@ -19,17 +19,17 @@ from faultline.drains import acting
 from faultline.drains.acting import DrainAdvising
 from faultline.drains.slurm_nodes import Scontrol
 from faultline.service import Service
-from store.duckdb.store import DuckStore
+from store.door import Door
 
 
 @pytest.fixture(scope="module")
-def whole() -> Iterator[DuckStore]:
+def whole() -> Iterator[Door]:
     with cabled() as store:
         yield store
 
 
 @pytest.fixture
-def site(whole: DuckStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
+def site(whole: Door, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     made = Site(whole, tmp_path)
     monkeypatch.setattr(acting, "candidates", made.candidates)
     monkeypatch.setenv("PATH", f"{made.slurm.bin}:/usr/bin:/bin")
@@ -142,7 +142,7 @@ def test_a_service_that_ends_waits_for_no_program_and_takes_nothing_for_a_failed
     assert "the service ends" in str(made.trouble) and len(site.slurm.updates) == 1
 
 
-def test_the_service_ends_the_programs_that_its_jobs_wait_for(whole: DuckStore, tmp_path: Path) -> None:
+def test_the_service_ends_the_programs_that_its_jobs_wait_for(whole: Door, tmp_path: Path) -> None:
     service = Service(validate({"data": str(tmp_path)}, "t"), whole)
     service.scheduler.start(paused=True)
     assert service.stop() and service.drains.ended.is_set()

@@ -129,7 +129,7 @@ def test_rich_prints_what_it_is_given_as_escapes(monkeypatch: pytest.MonkeyPatch
 def test_cells_that_a_spreadsheet_runs_are_texts(tmp_path: Path) -> None:
     with open_store(tmp_path) as store:
         text = "datatable(a:string, n:long)['=1+1', -5, '+x', 1, '-5', 2, '@x', 3, '-5x', 4, 'plain', 5]"
-        found = kql.run(store.cursor(), text)
+        found = store.run_kql(kql.Query(text))
     rows = list(csv.reader(io.StringIO(str(render(found, "csv")))))
     assert [row[0] for row in rows[1:]] == ["'=1+1", "'+x", "-5", "'@x", "'-5x", "plain"]
     assert rows[1][1] == "-5"

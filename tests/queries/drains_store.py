@@ -8,9 +8,9 @@ from typing import Any
 
 from collector.ingest import Ingest, Options
 from correlator.engine import correlate
-from queries.kql import run
+from queries.kql import Query
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.line_parser import line_parser
 
 NOW = datetime(2026, 11, 21)
@@ -53,7 +53,7 @@ FILES = {
 }
 
 
-def build(folder: Path) -> DuckStore:
+def build(folder: Path) -> Door:
     """The store, in memory, with conclusions."""
     for name, text in FILES.items():
         path = folder / name
@@ -65,6 +65,5 @@ def build(folder: Path) -> DuckStore:
     return store
 
 
-def answer(store: DuckStore, query: str, **given: Any) -> list[list[Any]]:
-    with store.cursor() as connection:
-        return [list(row) for row in run(connection, query, now=NOW, **given).rows]
+def answer(store: Door, query: str, **given: Any) -> list[list[Any]]:
+    return store.run_kql(Query(query, now=NOW, **given)).rows

@@ -9,7 +9,7 @@ from pathlib import Path
 from collector.ingest import Ingest, Options
 from correlator.engine import correlate
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.line_parser import line_parser
 
 CAPTURES = Path(__file__).parents[1] / "captures"
@@ -45,7 +45,7 @@ FILES = {
 }
 
 
-def build(*names: str) -> DuckStore:
+def build(*names: str) -> Door:
     """A store in memory of these captures, or MAIN and FILES without any, with conclusions."""
     store = open_store(None)
     for name in names or MAIN:

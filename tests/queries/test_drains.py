@@ -16,7 +16,7 @@ from parsers import documents
 from parsers.reasons import split_reason
 from parsers.record import Origin
 from queries import reports, saved
-from queries.kql import run
+from queries.kql import Query
 from store import open_store
 from store.duckdb import visible
 from store.duckdb.store import DuckStore
@@ -178,7 +178,5 @@ def test_jobs_that_waited_for_a_node_are_counted() -> None:
         shown("scontrol_jobs", scontrol, 40)
         shown("rest_jobs", json.dumps(rest), 50)
         shown("squeue", squeue.format(26), 70)  # it was back
-        connection = store.cursor()
-        found = run(connection, "Drains | project Host, State, JobsWaiting").rows
-        connection.close()
+        found = store.run_kql(Query("Drains | project Host, State, JobsWaiting")).rows
     assert found == [["gpu02", "drained", 3]]

@@ -15,9 +15,9 @@ from parsers.job_states import JOB_STATES, Phase, in_phase
 from parsers.record import frame
 from queries import saved
 from queries.dashboards import all_dashboards
-from queries.kql import run
+from queries.kql import Query
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.line_parser import line_parser
 
 #: name -> (captures, parameters, a subset of a row that must be in the answer, minimum number of rows). No captures:
@@ -95,10 +95,10 @@ EXPECTED: dict[str, tuple[tuple[str, ...], dict[str, Any], dict[str, Any], int]]
     "xid_by_node": ((), {}, {"Host": "gx02", "Xid": 31, "Errors": 1}, 3),
     "xid_codes": ((), {}, {"Xid": 79, "Errors": 2, "Nodes": "gx[01-02]"}, 2),
 }  # fmt: skip
-_STORES: dict[tuple[str, ...], DuckStore] = {}
+_STORES: dict[tuple[str, ...], Door] = {}
 
 
-def store_of(names: tuple[str, ...]) -> DuckStore:
+def store_of(names: tuple[str, ...]) -> Door:
     if names not in _STORES:
         _STORES[names] = build(*names)
     return _STORES[names]
@@ -123,11 +123,11 @@ def test_a_saved_query_says_what_is_true(name: str) -> None:
     store = store_of(captures)
     if "incident" in parameters:
         host, event = parameters["incident"].split()
-        (found, *_) = run(
-            store.cursor(), f'Incidents | where RootHost == "{host}" and RootCause == "{event}" | project IncidentId'
+        (found, *_) = store.run_kql(
+            Query(f'Incidents | where RootHost == "{host}" and RootCause == "{event}" | project IncidentId')
         ).rows
         parameters = {"incident": found[0]}
-    result = run(store.cursor(), saved.load(name).text, parameters=parameters, now=NOW)
+    result = store.run_kql(Query(saved.load(name).text, parameters=parameters, now=NOW))
     rows = [dict(zip([n for n, _ in result.columns], row, strict=True)) for row in result.rows]
     assert len(rows) >= least
     assert not part or any(matches(row, part) for row in rows), rows[:10]
@@ -147,7 +147,7 @@ def test_a_saved_query_has_its_header(name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> DuckStore:
+def one_of_each(tmp_path_factory: pytest.TempPathFactory) -> Door:
     """A job in each of Slurm's states, with an end where the job is over; and each as a state of its own of a node."""
     folder = tmp_path_factory.mktemp("states") / "each"
     lines = ["JobID|JobName|User|Account|Partition|State|ExitCode|Submit|Start|End|NodeList|NNodes|AllocTRES|Cluster"]
@@ -176,9 +176,9 @@ BY_PHASE: dict[str, tuple[str, set[Phase]]] = {
 
 
 @pytest.mark.parametrize("name", BY_PHASE)
-def test_a_saved_query_lists_the_states_that_it_means(name: str, one_of_each: DuckStore) -> None:
+def test_a_saved_query_lists_the_states_that_it_means(name: str, one_of_each: Door) -> None:
     column, phases = BY_PHASE[name]
-    result = run(one_of_each.cursor(), saved.load(name).text, parameters={}, now=NOW)
+    result = one_of_each.run_kql(Query(saved.load(name).text, parameters={}, now=NOW))
     place = [n for n, _ in result.columns].index(column)
     wanted = in_phase(*phases)
     if name == "failures_unexplained":  # what a person or a limit ended is explained
@@ -187,9 +187,9 @@ def test_a_saved_query_lists_the_states_that_it_means(name: str, one_of_each: Du
     assert {row[place] for row in result.rows} == wanted
 
 
-def test_what_else_is_counted_by_state(one_of_each: DuckStore) -> None:
+def test_what_else_is_counted_by_state(one_of_each: Door) -> None:
     def rows(name: str, **parameters: Any) -> list[list[Any]]:
-        return run(one_of_each.cursor(), saved.load(name).text, parameters=parameters, now=NOW).rows
+        return one_of_each.run_kql(Query(saved.load(name).text, parameters=parameters, now=NOW)).rows
 
     failed = in_phase(Phase.FAILED)
     assert len(rows("failed_jobs_by_node")) == len(failed)
@@ -207,10 +207,10 @@ def test_what_else_is_counted_by_state(one_of_each: DuckStore) -> None:
         len(over),
     )
     (panel,) = [p for p in all_dashboards((), saved.library()[0])[0]["cluster-now"].panels if p.title == "Jobs"]
-    assert run(one_of_each.cursor(), panel.query, now=NOW).rows == [[len(JOB_STATES), len(JOB_STATES), len(failed)]]
+    assert one_of_each.run_kql(Query(panel.query, now=NOW)).rows == [[len(JOB_STATES), len(JOB_STATES), len(failed)]]
 
 
-def polled(states: list[tuple[str, str]]) -> DuckStore:
+def polled(states: list[tuple[str, str]]) -> Door:
     """A store in which these nodes were seen in these states, a minute apart."""
     store = open_store(None)
     begin = NOW - timedelta(hours=1)
@@ -239,10 +239,10 @@ def test_node_states_are_read_in_each_notation() -> None:
     ]  # fmt: skip
     store = polled(states)
     panels = {p.title: p for p in all_dashboards((), saved.library()[0])[0]["cluster-now"].panels}
-    out = run(store.cursor(), panels["Nodes out of service"].query, now=NOW).rows
+    out = store.run_kql(Query(panels["Nodes out of service"].query, now=NOW)).rows
     assert {row[0] for row in out} == {"a1", "a3", "a4", "a6", "a7", "a8"}
-    assert run(store.cursor(), panels["Nodes"].query, now=NOW).rows == [[10, 6]]
-    down = run(store.cursor(), saved.load("nodes_down_history").text, now=NOW).rows
+    assert store.run_kql(Query(panels["Nodes"].query, now=NOW)).rows == [[10, 6]]
+    down = store.run_kql(Query(saved.load("nodes_down_history").text, now=NOW)).rows
     assert {row[1] for row in down} == {"a1", "a3", "a4", "a7"}
 
 
@@ -250,7 +250,7 @@ def test_a_node_that_comes_back_and_is_lost_again_is_lost_twice() -> None:
     store = polled(
         [("a1", s) for s in ("idle", "down*", "down*", "idle", "IDLE+NOT_RESPONDING", "idle")] + [("b1", "down")]
     )
-    found = run(store.cursor(), saved.load("nodes_not_responding").text, now=NOW).rows
+    found = store.run_kql(Query(saved.load("nodes_not_responding").text, now=NOW)).rows
     assert [(row[1], row[2], row[3]) for row in found] == [("a1", 2, 3), ("b1", 1, 1)]
 
 
@@ -265,7 +265,7 @@ def test_each_panel_of_a_shipped_dashboard_answers() -> None:
     dashboards, _ = all_dashboards((), saved.library()[0])
     for panel in [panel for one in dashboards.values() for panel in one.panels]:
         text = saved.with_values(panel.query, {"since": "90d"} if "since" in panel.ranged else {})
-        answer = run(store.cursor(), text, now=NOW)
+        answer = store.run_kql(Query(text, now=NOW))
         assert answer.chart is not None or panel.chart in ("", "table")
         silent |= set() if answer.rows else {panel.title}
     assert silent == EMPTY

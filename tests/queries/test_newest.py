@@ -12,7 +12,8 @@ from queries.kql.catalog import CATALOG
 from queries.kql.compile import Compiler, compile_script
 from queries.kql.dialect import Sql
 from queries.kql.within import Within
-from store.duckdb.store import DuckStore
+from store import open_store
+from store.door import Door
 
 NOON = datetime(2026, 3, 1, 12)
 #: More lines than are asked for, of which several share a moment, and some have none.
@@ -20,14 +21,14 @@ MOMENTS = [NOON + timedelta(seconds=n // 3) if n % 7 else None for n in range(60
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> DuckStore:
-    made = DuckStore(tmp_path_factory.mktemp("newest"))
+def store(tmp_path_factory: pytest.TempPathFactory) -> Door:
+    made = open_store(tmp_path_factory.mktemp("newest"))
     rows = [
         {"time": at, "received_time": NOON - timedelta(seconds=n), "host": f"n{n % 4}", "line": n, "raw": f"line {n}",
          "message": f"line {n}", "source": "syslog", "format": "rfc3164", "file": "syslog"}
         for n, at in enumerate(MOMENTS)
     ]  # fmt: skip
-    made.add({"logs": frame("logs", rows)})
+    made.append({"logs": frame("logs", rows)})
     return made
 
 
@@ -68,12 +69,12 @@ TOPS = {
 
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("top", TOPS)
-def test_the_answer_is_the_same(store: DuckStore, before: str, top: str) -> None:
+def test_the_answer_is_the_same(store: Door, before: str, top: str) -> None:
     before = before.replace("| take 30 ", "| take 100 ")  # any thirty would be others each time
     key = "ReceivedTime" if "ReceivedTime" in top else "Line" if "Line" in top else "Time"
-    found = kql.run(store.cursor(), f"Logs {before}| {top} | project {key}, Authority").rows
+    found = store.run_kql(kql.Query(f"Logs {before}| {top} | project {key}, Authority")).rows
     # An expression in place of the column is not looked at beforehand.
-    plain = kql.run(store.cursor(), f"Logs {before}| extend Key = {key} | {top.replace(key, 'Key')} | project {key}, Authority").rows  # fmt: skip
+    plain = store.run_kql(kql.Query(f"Logs {before}| extend Key = {key} | {top.replace(key, 'Key')} | project {key}, Authority")).rows  # fmt: skip
     assert found == plain
     assert found or before == "| where isnull(Time) " or top.startswith("top 0")
 
@@ -113,16 +114,16 @@ def test_where_who_wrote_them_is_not_read_nothing_is_asked_twice(text: str) -> N
         "Logs | top 5 by Time | extend Long = toscalar(Logs | top 1 by Time | project strlen(Message)) | project Time, Long, Authority",
     ],
 )  # fmt: skip
-def test_it_fits_into_any_query(store: DuckStore, text: str) -> None:
+def test_it_fits_into_any_query(store: Door, text: str) -> None:
     plain = text.replace("Logs |", "Logs | extend Key = Time |").replace(" by Time", " by Key")
-    found = kql.run(store.cursor(), text).rows
-    assert found and sorted(found, key=repr) == sorted(kql.run(store.cursor(), plain).rows, key=repr)
+    found = store.run_kql(kql.Query(text)).rows
+    assert found and sorted(found, key=repr) == sorted(store.run_kql(kql.Query(plain)).rows, key=repr)
 
 
-def test_a_limit_may_be_a_parameter_and_differ_from_call_to_call(store: DuckStore) -> None:
+def test_a_limit_may_be_a_parameter_and_differ_from_call_to_call(store: Door) -> None:
     text = "declare query_parameters(n:long = 2); Logs | top n by Time | project Time, Authority"
     for n in (3, 7, 1):
-        assert len(kql.run(store.cursor(), text, parameters={"n": n}).rows) == n
+        assert len(store.run_kql(kql.Query(text, parameters={"n": n})).rows) == n
 
 
 def test_a_step_with_the_name_of_one_that_was_given_up_is_another() -> None:
@@ -133,15 +134,15 @@ def test_a_step_with_the_name_of_one_that_was_given_up_is_another() -> None:
     assert not compiler.narrowable and not compiler.stored_steps
 
 
-def test_what_cannot_be_a_count_is_refused_as_before(store: DuckStore) -> None:
+def test_what_cannot_be_a_count_is_refused_as_before(store: Door) -> None:
     for text in ("Logs | top -1 by Time", "Logs | top 'a' by Time", "Logs | top nothing by Time"):
         with pytest.raises(kql.KqlError):
-            kql.run(store.cursor(), text)
+            store.run_kql(kql.Query(text))
 
 
-def test_a_range_given_with_the_query_is_one_of_time(store: DuckStore) -> None:
+def test_a_range_given_with_the_query_is_one_of_time(store: Door) -> None:
     within = Within(NOON + timedelta(seconds=2), NOON + timedelta(seconds=6))
     text = compile_script("Logs | top 3 by Time", CATALOG, within=within)[0].sql
     assert "-infinity" in text
-    found = kql.run(store.cursor(), "Logs | top 3 by Time | project Time, Authority", within=within).rows
+    found = store.run_kql(kql.Query("Logs | top 3 by Time | project Time, Authority", within=within)).rows
     assert [row[1] for row in found] == ["local"] * 3

@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 
 from parsers.record import frame
-from queries.kql import KqlError, run
+from queries.kql import KqlError, Query
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
+from tests.replaced_model import replace_model
 
 START = datetime(2026, 2, 27, 12)
 
@@ -29,10 +30,10 @@ def at(seconds: float) -> datetime:
 
 
 @pytest.fixture(scope="module")
-def store() -> DuckStore:
+def store() -> Door:
     """Events of four hosts, two runs of job 7 and one of job 8, and a syslog line of each host and second minute."""
     made = open_store(None)
-    made.replace_model({
+    replace_model(made, {
         "events": pl.DataFrame([{"event_id": f"E{n}", "time": at(s), "host": h, "event": e} for n, (s, h, e) in enumerate(EVENTS)]),
         "runs": pl.DataFrame([
             {"job_id": 7, "attempt": 0, "start": at(0), "end": at(120), "node_list": "gx[01-02]", "nodes": ["gx01", "gx02"]},
@@ -41,14 +42,14 @@ def store() -> DuckStore:
             {"job_id": 9, "attempt": 0, "start": None, "end": at(1), "node_list": "", "nodes": []},
         ]),
     })  # fmt: skip
-    made.add({"logs": frame("logs", [{"time": at(60 * n), "host": f"gx0{h}", "raw": f"line {n}", "message": f"line {n}", "format": "rfc3164", "line": n,
+    made.append({"logs": frame("logs", [{"time": at(60 * n), "host": f"gx0{h}", "raw": f"line {n}", "message": f"line {n}", "format": "rfc3164", "line": n,
                                       "source": "slurmd", "severity": "info", "unit": "slurmd", "facility": "daemon", "pid": 5}
                                      for n in range(6) for h in (1, 2, 3, 4)])})  # fmt: skip
     return made
 
 
-def rows(store: DuckStore, query: str) -> list[list[Any]]:
-    return run(store.cursor(), query, now=at(1000)).rows
+def rows(store: Door, query: str) -> list[list[Any]]:
+    return store.run_kql(Query(query, now=at(1000))).rows
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def rows(store: DuckStore, query: str) -> list[list[Any]]:
         ("slurmd_raw_CL | during_job(7, 1) | project RawData", [["line 3"], ["line 4"]]),
     ],
 )  # fmt: skip
-def test_rows_during_a_job(query: str, expected: list[list[Any]], store: DuckStore) -> None:
+def test_rows_during_a_job(query: str, expected: list[list[Any]], store: Door) -> None:
     assert rows(store, query) == expected
 
 
@@ -77,12 +78,12 @@ def test_rows_during_a_job(query: str, expected: list[list[Any]], store: DuckSto
         ('invoke within(30s, Events | where Event == "slurm.comm_error")', ["E0", "E6", "E7"]),
     ],
 )
-def test_rows_near_others(query: str, expected: list[str], store: DuckStore) -> None:
+def test_rows_near_others(query: str, expected: list[str], store: Door) -> None:
     text = f'Events | where Event == "nic.link_down" | {query} | project EventId | sort by EventId asc'
     assert [row[0] for row in rows(store, text)] == expected
 
 
-def test_rows_that_something_followed(store: DuckStore) -> None:
+def test_rows_that_something_followed(store: Door) -> None:
     text = """Events | where Event == "nic.link_down" | followed_by(61s, Events | where Event == "slurm.comm_error")
         | project EventId, FollowedAt, Lag | sort by EventId asc"""
     assert rows(store, text) == [
@@ -93,8 +94,8 @@ def test_rows_that_something_followed(store: DuckStore) -> None:
     assert rows(store, text.replace("61s", "60s").replace("Lag |", "Lag | where Lag > 1s |")) == rows(store, text)[:1]
 
 
-def test_followed_by_twice_keeps_both_lags(store: DuckStore) -> None:
-    found = run(store.cursor(), "Events | followed_by(1m, Events) | followed_by(1m, Syslog)")
+def test_followed_by_twice_keeps_both_lags(store: Door) -> None:
+    found = store.run_kql(Query("Events | followed_by(1m, Events) | followed_by(1m, Syslog)"))
     assert [n for n, _ in found.columns][-4:] == ["FollowedAt", "Lag", "FollowedAt1", "Lag1"]
 
 
@@ -113,7 +114,7 @@ def test_followed_by_twice_keeps_both_lags(store: DuckStore) -> None:
         ("Events | where session_gap(Time) > 1", "session_gap"),
     ],
 )
-def test_wrong_use_is_reported(query: str, message: str, store: DuckStore) -> None:
+def test_wrong_use_is_reported(query: str, message: str, store: Door) -> None:
     with pytest.raises(KqlError, match=message):
         rows(store, query)
 
@@ -129,11 +130,11 @@ def test_wrong_use_is_reported(query: str, message: str, store: DuckStore) -> No
         ("nodeset(dynamic([]))", ""),
     ],
 )
-def test_host_lists(expression: str, expected: object, store: DuckStore) -> None:
+def test_host_lists(expression: str, expected: object, store: Door) -> None:
     assert rows(store, f"print {expression}") == [[expected]]
 
 
-def test_host_lists_of_columns(store: DuckStore) -> None:
+def test_host_lists_of_columns(store: Door) -> None:
     text = "Jobs | where JobId == 7 | mv-expand Node = expand_nodes(NodeList) to typeof(string) | project Node | sort by Node asc"
     assert rows(store, text) == [["gx01"], ["gx02"], ["gx03"]]
     assert rows(store, "Events | summarize Hosts = make_set(Host) by Event | project nodeset(Hosts)")[0] == [
@@ -141,7 +142,7 @@ def test_host_lists_of_columns(store: DuckStore) -> None:
     ]
 
 
-def test_sessions_end_where_a_host_was_quiet(store: DuckStore) -> None:
+def test_sessions_end_where_a_host_was_quiet(store: Door) -> None:
     text = """Events | extend Session = session_gap(Time, 20s, Host)
         | summarize n = count(), First = min(Time) by Host, Session | project Host, Session, n | sort by Host asc, Session asc"""
     assert rows(store, text) == [
@@ -159,11 +160,11 @@ AZURE = [
 
 
 @pytest.mark.parametrize("query", AZURE)
-def test_queries_written_for_azure_monitor_run_as_they_are(query: str, store: DuckStore) -> None:
+def test_queries_written_for_azure_monitor_run_as_they_are(query: str, store: Door) -> None:
     assert rows(store, query)
 
 
-def test_every_azure_table_has_the_contracts_columns(store: DuckStore) -> None:
+def test_every_azure_table_has_the_contracts_columns(store: Door) -> None:
     for name in (
         "slurmctld",
         "slurmd",
@@ -176,5 +177,5 @@ def test_every_azure_table_has_the_contracts_columns(store: DuckStore) -> None:
         "jetpackd",
         "healthagent",
     ):
-        assert run(store.cursor(), f"{name}_raw_CL | take 0").columns == [
+        assert store.run_kql(Query(f"{name}_raw_CL | take 0")).columns == [
             ("TimeGenerated", "datetime"), ("RawData", "string"), ("Computer", "string"), ("FilePath", "string")]  # fmt: skip

@@ -18,7 +18,8 @@ from queries import reports
 from queries.reports.model import SHOWN
 from queries.reports.wording import length, worded
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
+from tests.replaced_model import replace_model
 
 ROOT = Path(__file__).parents[2]
 CAPTURES = ROOT.parent / "shared" / "captures"
@@ -63,16 +64,16 @@ def an_event(kind: str, host: str | None, device: str | None, minutes: float, **
 
 
 @pytest.fixture
-def empty() -> Iterator[DuckStore]:
+def empty() -> Iterator[Door]:
     with open_store(None) as store:
         yield store
 
 
 @pytest.fixture
-def small(empty: DuckStore) -> DuckStore:
+def small(empty: Door) -> Door:
     """Three links lost, one reboot in between, two drains, and jobs of a malicious user."""
     state = {"cluster": "c1", "host": "n3", "until": None, "reason": None, "actor": None, "source": "poll"}
-    empty.replace_model({
+    replace_model(empty, {
         "runs": pl.DataFrame([
             a_run(1, "COMPLETED", None, 60), a_run(2, "NODE_FAIL", "infra.network", 100, incident_id="I-1"),
             a_run(3, "NODE_FAIL", "infra.network", 101, incident_id="I-1"), a_run(4, "FAILED", "app.error", 200, name=EVIL, user=EVIL),
@@ -102,7 +103,7 @@ def small(empty: DuckStore) -> DuckStore:
 
 
 @pytest.fixture(scope="module")
-def captured() -> Iterator[DuckStore]:
+def captured() -> Iterator[Door]:
     """One store that holds every capture of the mini cluster."""
     folders = sorted(path.parent for path in CAPTURES.glob("*/truth.json"))
     if len(folders) < 14:
@@ -117,7 +118,7 @@ def captured() -> Iterator[DuckStore]:
         yield store
 
 
-def test_summary_counts_what_ended_and_what_it_cost(small: DuckStore) -> None:
+def test_summary_counts_what_ended_and_what_it_cost(small: Door) -> None:
     document = reports.run(small, "failure-patterns")
     numbers = figures(document, "summary")
     assert (numbers["Jobs ended"], numbers["Ended badly"], numbers["Cluster at fault"], numbers["Incidents"]) == (
@@ -137,7 +138,7 @@ def test_summary_counts_what_ended_and_what_it_cost(small: DuckStore) -> None:
     ]
 
 
-def test_causes_are_ranked_by_harm_and_count_each_job_once(small: DuckStore) -> None:
+def test_causes_are_ranked_by_harm_and_count_each_job_once(small: Door) -> None:
     found = rows(reports.run(small, "failure-patterns"), "causes")
     reported = [
         (r["cause"], r["host"], r["device"], r["incidents"], r["outages"], r["jobs"], round(r["gpu_hours"]))
@@ -148,7 +149,7 @@ def test_causes_are_ranked_by_harm_and_count_each_job_once(small: DuckStore) -> 
     assert sum(r["jobs"] for r in found) == 7
 
 
-def test_the_period_bounds_when_things_ended(small: DuckStore) -> None:
+def test_the_period_bounds_when_things_ended(small: Door) -> None:
     since = at(100).replace(tzinfo=UTC).astimezone()
     document = reports.run(small, "failure-patterns", since=since, until=at(200))
     numbers = figures(document, "summary")
@@ -157,7 +158,7 @@ def test_the_period_bounds_when_things_ended(small: DuckStore) -> None:
     assert figures(reports.run(small, "failure-patterns", since=at(5000)), "summary")["Jobs ended"] == 0
 
 
-def test_outages_join_repeats_and_copies_and_stop_at_a_reboot(small: DuckStore) -> None:
+def test_outages_join_repeats_and_copies_and_stop_at_a_reboot(small: Door) -> None:
     found = {(r["host"], r["device"]): r for r in rows(reports.run(small, "failure-patterns"), "network")}
     eth0 = found["n1", "eth0"]
     assert (eth0["outages"], eth0["down_s"], eth0["longest_s"], eth0["jobs"]) == (2, 240.0, 180.0, 2)
@@ -165,7 +166,7 @@ def test_outages_join_repeats_and_copies_and_stop_at_a_reboot(small: DuckStore) 
     assert (found["s1", "p2"]["side"], found["s1", "p2"]["open"]) == ("switch", 1)
 
 
-def test_nodes_out_of_service_with_reason_length_and_whether_still_so(small: DuckStore) -> None:
+def test_nodes_out_of_service_with_reason_length_and_whether_still_so(small: Door) -> None:
     found = {(r["host"], r["state"]): r for r in rows(reports.run(small, "failure-patterns"), "unavailable")}
     down, drained = found["n3", "down"], found["n3", "drained"]
     assert (down["out_s"], down["since"], down["reason"]) == (600.0, None, "Not responding")
@@ -174,14 +175,14 @@ def test_nodes_out_of_service_with_reason_length_and_whether_still_so(small: Duc
     assert found["n4", "drained"]["since"] == at(180), "a drain that only slurmctld's log tells of"
 
 
-def test_lemons_and_nodes_that_others_touch(small: DuckStore) -> None:
+def test_lemons_and_nodes_that_others_touch(small: Door) -> None:
     small.set_fact("lemons", '["n1"]')
     found = {r["host"]: r for r in rows(reports.run(small, "failure-patterns"), "nodes")}
     assert (found["n1"]["rooted"], found["n1"]["lemon"], found["n1"]["jobs"]) == (1, True, 2)
     assert (found["n9"]["rooted"], found["n9"]["touched"], found["n9"]["lemon"]) == (0, 2, False)
 
 
-def test_repeats_limits_and_blind_spots(small: DuckStore) -> None:
+def test_repeats_limits_and_blind_spots(small: Door) -> None:
     document = reports.run(small, "failure-patterns")
     assert [(r["user"], r["failed"], r["categories"]) for r in rows(document, "repeated")] == [
         ("ann", 5, ["app.timeout", "infra.network", "infra.node", "unknown"]), (EVIL, 2, ["app.error"])]  # fmt: skip
@@ -195,7 +196,7 @@ def test_repeats_limits_and_blind_spots(small: DuckStore) -> None:
     )
 
 
-def test_an_empty_store_gives_a_report_that_says_so(empty: DuckStore) -> None:
+def test_an_empty_store_gives_a_report_that_says_so(empty: Door) -> None:
     for name in reports.all_reports():
         document = reports.run(empty, name)
         page, text, data = (reports.render(document, form) for form in ("html", "md", "json"))
@@ -229,7 +230,7 @@ class Tags(HTMLParser):
             assert self.open.pop() == tag
 
 
-def test_a_page_is_self_contained_well_formed_and_escapes_names(small: DuckStore) -> None:
+def test_a_page_is_self_contained_well_formed_and_escapes_names(small: Door) -> None:
     page = reports.render(reports.run(small, "failure-patterns"), "html")
     tags = Tags()
     tags.feed(page)
@@ -238,7 +239,7 @@ def test_a_page_is_self_contained_well_formed_and_escapes_names(small: DuckStore
     assert {"svg", "table", "style"} <= tags.seen and "prefers-color-scheme:dark" in page and "@media print" in page
 
 
-def test_markdown_keeps_its_columns_and_escapes_names(small: DuckStore) -> None:
+def test_markdown_keeps_its_columns_and_escapes_names(small: Door) -> None:
     text = reports.render(reports.run(small, "failure-patterns"), "md")
     assert "<script>" not in text and "&lt;script&gt;alert('x')&lt;/script&gt;\\|\\`\\*" in text
     width = 0
@@ -248,9 +249,9 @@ def test_markdown_keeps_its_columns_and_escapes_names(small: DuckStore) -> None:
         width = bars
 
 
-def test_json_holds_all_rows_and_pages_say_how_many_more(empty: DuckStore) -> None:
+def test_json_holds_all_rows_and_pages_say_how_many_more(empty: Door) -> None:
     names = [a_run(n, "FAILED", "app.error", 60 + n, name=f"job{n // 2}") for n in range(4 * SHOWN)]
-    empty.replace_model({"runs": pl.DataFrame(names, infer_schema_length=None)})
+    replace_model(empty, {"runs": pl.DataFrame(names, infer_schema_length=None)})
     document = reports.run(empty, "failure-patterns")
     data = {s["key"]: s for s in json.loads(reports.render(document, "json"))["sections"]}
     assert len(data["repeated"]["tables"][0]["rows"]) == 2 * SHOWN
@@ -259,23 +260,23 @@ def test_json_holds_all_rows_and_pages_say_how_many_more(empty: DuckStore) -> No
         assert f"{SHOWN} more rows in the JSON form." in reports.render(document, form)
 
 
-def test_several_clusters_are_distinguished(empty: DuckStore) -> None:
+def test_several_clusters_are_distinguished(empty: Door) -> None:
     runs = [a_run(1, "FAILED", "app.error", 60), a_run(1, "FAILED", "app.error", 60, cluster="c2")]
-    empty.replace_model({"runs": pl.DataFrame(runs, infer_schema_length=None)})
+    replace_model(empty, {"runs": pl.DataFrame(runs, infer_schema_length=None)})
     assert [r["cluster"] for r in rows(reports.run(empty, "failure-patterns"), "causes")] == ["c1", "c2"]
     assert rows(reports.run(empty, "failure-patterns"), "repeated") == [], (
         "one failure in each cluster is no repetition"
     )
 
 
-def test_usage_by_user(small: DuckStore) -> None:
+def test_usage_by_user(small: Door) -> None:
     document = reports.run(small, "usage")
     ann = next(r for r in rows(document, "usage") if r["of"] == "ann")
     assert (ann["jobs"], ann["badly"], ann["infra"], ann["gpu_hours"], ann["wait_s"]) == (6, 5, 3, 40.0, 600.0)
     assert figures(document, "usage")["GPU-hours"] == pytest.approx(56.0)
 
 
-def test_wrong_names_are_refused_with_the_right_ones(empty: DuckStore) -> None:
+def test_wrong_names_are_refused_with_the_right_ones(empty: Door) -> None:
     with pytest.raises(reports.ReportError, match="failure-patterns, repairs, usage"):
         reports.run(empty, "nonsense")
     with pytest.raises(reports.ReportError, match="html, md, json"):
@@ -335,7 +336,7 @@ def test_a_column_that_is_in_no_row_is_named_with_those_that_are(
     found: list[dict[str, Any]],
     columns: tuple[str, ...],
     absent: str | None,
-    empty: DuckStore,
+    empty: Door,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(extensions, "_warned", {})
@@ -345,14 +346,14 @@ def test_a_column_that_is_in_no_row_is_named_with_those_that_are(
     assert extensions.problems() == ([says] if absent else [])
 
 
-def test_no_built_in_report_has_a_column_that_is_in_no_row(small: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_built_in_report_has_a_column_that_is_in_no_row(small: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extensions, "_warned", {})
     for report in reports.BUILT_IN:
         reports.run(small, report.name)
     assert extensions.problems() == []
 
 
-def test_the_document_names_every_report_and_section(empty: DuckStore) -> None:
+def test_the_document_names_every_report_and_section(empty: Door) -> None:
     text = (ROOT / "docs" / "reports.md").read_text()
     for name in reports.all_reports():
         assert f"`{name}`" in text
@@ -381,7 +382,7 @@ def test_missing_values_are_a_dash() -> None:
 
 
 @pytest.mark.long
-def test_the_captures_name_their_faults_with_right_counts(captured: DuckStore) -> None:
+def test_the_captures_name_their_faults_with_right_counts(captured: Door) -> None:
     found = {(r["cause"], r["host"], r["device"]): r for r in rows(reports.run(captured, "failure-patterns"), "causes")}
     flap = found["nic.link_flap", "gpu02", "eth0"]
     assert (flap["outages"], flap["jobs"], flap["impact"]) == (5, 1, 1)
@@ -401,7 +402,7 @@ def test_the_captures_name_their_faults_with_right_counts(captured: DuckStore) -
 
 
 @pytest.mark.long
-def test_the_captures_count_outages_of_both_ends_alike(captured: DuckStore) -> None:
+def test_the_captures_count_outages_of_both_ends_alike(captured: Door) -> None:
     found = {(r["host"], r["device"]): r for r in rows(reports.run(captured, "failure-patterns"), "network")}
     for node, switch, outages, seconds in (
         (("gpu02", "eth0"), ("leaf01", "m-gpu02"), 5, 83.0),
@@ -413,7 +414,7 @@ def test_the_captures_count_outages_of_both_ends_alike(captured: DuckStore) -> N
 
 
 @pytest.mark.long
-def test_the_captures_name_drains_with_their_reasons(captured: DuckStore) -> None:
+def test_the_captures_name_drains_with_their_reasons(captured: Door) -> None:
     document = reports.run(captured, "failure-patterns")
     reported = {(r["host"], r["state"], r["reason"]): r["times"] for r in rows(document, "unavailable")}
     assert reported["gpu03", "drained", "Epilog error"] == 1
@@ -425,7 +426,7 @@ def test_the_captures_name_drains_with_their_reasons(captured: DuckStore) -> Non
     ]
 
 
-def test_a_period_is_reported_beside_the_one_before(empty: DuckStore) -> None:
+def test_a_period_is_reported_beside_the_one_before(empty: Door) -> None:
     runs = [
         a_run(1, "COMPLETED", None, 1100),
         a_run(2, "NODE_FAIL", "infra.network", 1200),
@@ -436,11 +437,12 @@ def test_a_period_is_reported_beside_the_one_before(empty: DuckStore) -> None:
                  an_incident("I-5", "node.panic", "n3", None, 2300, ["5"])]  # fmt: skip
     for incident in incidents:
         incident["severity"] = "impact"
-    empty.replace_model(
+    replace_model(
+        empty,
         {
             "runs": pl.DataFrame(runs, infer_schema_length=None),
             "incidents": pl.DataFrame(incidents, infer_schema_length=None),
-        }
+        },
     )
     document = reports.run(empty, "failure-patterns", since=at(2000), until=at(3000))
     reported = {row["what"]: (row["now"], row["before"], row["change"]) for row in rows(document, "changes")}

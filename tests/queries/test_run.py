@@ -8,23 +8,25 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pytest
 
-from queries.kql import CannotExpress, QueryTimeout, run, validate
+from queries.kql import CannotExpress, Query, QueryTimeout, run, validate
 from queries.kql.cells import cells, document, dumps
 from queries.kql.deadline import AGAIN_S, Deadline
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 
 engine = importlib.import_module("queries.kql.run")
+question = importlib.import_module("queries.kql.query")
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     with open_store(None) as made:
         yield made
 
@@ -69,14 +71,14 @@ def test_text_of_an_answer_is_given_up_at_its_deadline() -> None:
         document([("n", "long")], pa.table({"n": [1]}), deadline=time.monotonic())
 
 
-def test_the_text_of_an_answer_is_its_rows(store: DuckStore) -> None:
-    answer = run(store.cursor(), 'print a = dynamic({"b":[1,null,"c"]}), t = 5m, n = long(null), s = "", r = 1.0 / 0')
+def test_the_text_of_an_answer_is_its_rows(store: Door) -> None:
+    answer = store.run_kql(Query('print a = dynamic({"b":[1,null,"c"]}), t = 5m, n = long(null), s = "", r = 1.0 / 0'))
     assert (
         json.loads(answer.to_json())["rows"]
         == answer.rows
         == [[{"b": [1, None, "c"]}, "00:05:00", None, "", "Infinity"]]
     )
-    assert json.loads(run(store.cursor(), "Logs | where Line < 0 | project Line").to_json())["rows"] == []
+    assert json.loads(store.run_kql(Query("Logs | where Line < 0 | project Line")).to_json())["rows"] == []
 
 
 KEPT = [
@@ -93,9 +95,9 @@ KEPT = [
 
 @pytest.mark.parametrize(("query", "parameters", "kept"), KEPT, ids=[k[0][:40] for k in KEPT])
 def test_a_text_is_compiled_once_if_nothing_else_matters(
-    query: str, parameters: dict[str, Any] | None, kept: bool, store: DuckStore, monkeypatch: pytest.MonkeyPatch
+    query: str, parameters: dict[str, Any] | None, kept: bool, store: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(store.cursor(), query, parameters=parameters)
+    store.run_kql(Query(query, parameters=parameters))
     made: list[str] = []
     compile_script = engine.compile_script
 
@@ -104,18 +106,18 @@ def test_a_text_is_compiled_once_if_nothing_else_matters(
         return compile_script(text, *args, **options)
 
     monkeypatch.setattr(engine, "compile_script", counting)
-    run(store.cursor(), query, parameters=parameters)
+    store.run_kql(Query(query, parameters=parameters))
     assert made == ([] if kept else [query])
 
 
-def test_parameters_are_part_of_the_text(store: DuckStore) -> None:
+def test_parameters_are_part_of_the_text(store: Door) -> None:
     query = "declare query_parameters(x:dynamic = dynamic(null)); print x"
-    answers = [run(store.cursor(), query, parameters={"x": v}).to_json() for v in (1, True, "a", [1], 1)]
+    answers = [store.run_kql(Query(query, parameters={"x": v})).to_json() for v in (1, True, "a", [1], 1)]
     assert [json.dumps(json.loads(a)["rows"]) for a in answers] == ["[[1]]", "[[true]]", '[["a"]]', "[[[1]]]", "[[1]]"]
 
 
-def test_each_run_has_its_own_now(store: DuckStore) -> None:
-    moments = [run(store.cursor(), "print now()", now=datetime(2026, 1, day)).rows[0][0] for day in (1, 2)]
+def test_each_run_has_its_own_now(store: Door) -> None:
+    moments = [store.run_kql(Query("print now()", now=datetime(2026, 1, day))).rows[0][0] for day in (1, 2)]
     assert moments == ["2026-01-01T00:00:00.000000Z", "2026-01-02T00:00:00.000000Z"]
 
 
@@ -146,8 +148,26 @@ def test_deadlines_fire_in_their_order_and_only_while_they_stand() -> None:
     assert not done.interrupted.is_set() and not late.interrupted.is_set()
 
 
-def test_columns_that_the_data_name_are_read_when_a_query_is_only_bound(store: DuckStore) -> None:
+def test_columns_that_the_data_name_are_read_when_a_query_is_only_bound(store: Door) -> None:
     query = 'print d = dynamic({"a":1, "b":"x"}) | evaluate bag_unpack(d)'
-    assert validate(query, con=store.cursor(), timeout_s=30) == [("a", "long"), ("b", "string")]
+    assert store.kql_columns(Query(query, timeout_s=30)) == [("a", "long"), ("b", "string")]
     with pytest.raises(CannotExpress, match="declare them"):
         validate(query)
+
+
+def test_cancelling_interrupts_the_statement_that_runs_and_no_later_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements beside the store look at nothing else. The next statement of a connection may be another query's."""
+    interrupted: list[str] = []
+    connection = SimpleNamespace(interrupt=lambda: interrupted.append("now"))
+    query = Query("print 1")
+
+    def running(con: Any, text: str, *, stopped: threading.Event, **given: Any) -> bool:
+        query.cancel()
+        return stopped.is_set()
+
+    monkeypatch.setattr(question, "run", running)
+    query.cancel()
+    assert interrupted == []
+    assert query.run_on(connection) is True and interrupted == ["now"]
+    query.cancel()
+    assert interrupted == ["now"]

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from parsers.record import frame
-from queries.kql import Result, run
+from queries.kql import Query, Result, run
 from queries.kql.textindex import Pruner
 from queries.kql.textneeds import All, Some, regex_need
 from store import open_store
@@ -66,10 +66,10 @@ def store() -> DuckStore:
 
 def both(store: DuckStore, query: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Result, Result]:
     """The answer with the filters, and without them."""
-    with_filters = run(store.cursor(), query)
+    with_filters = store.run_kql(Query(query))
     with monkeypatch.context() as patch:
         patch.setattr(Pruner, "blocks", lambda self, table, need, period: None)
-        return with_filters, run(store.cursor(), f"{query}\n// unfiltered")  # another text: statements are kept by it
+        return with_filters, store.run_kql(Query(f"{query}\n// unfiltered"))  # another text: statements are kept by it
 
 
 CONDITIONS = [
@@ -131,7 +131,7 @@ def test_the_answer_is_that_of_the_scan(
 
 @pytest.mark.parametrize(("query", "count"), [c for c in CONDITIONS if c[1] in (0, 1)][:20])
 def test_few_blocks_are_read_for_a_rare_text(query: str, count: int, store: DuckStore) -> None:
-    found = run(store.cursor(), query).pruned
+    found = store.run_kql(Query(query)).pruned
     assert found and found[0].used and found[0].blocks_left <= 5 and found[0].blocks == 13
 
 
@@ -147,11 +147,11 @@ def test_adjacent_words_are_told_from_words_that_are_only_both_there() -> None:
             'has_cs "Link down"', 'contains_cs ": Link down"', 'endswith_cs ": Link down"', 'in ("eth0: Link down")', 'has "nvrm xid"',
             'contains "vrm: Xid"', 'has_all ("nvrm: xid", "PCI")', r'matches regex @"NVRM: Xid \([^)]*\): \d+"', 'startswith "NVRM: Xid"',
         ):  # fmt: skip
-            found = run(made.cursor(), f"Logs | where Message {condition} | project Line")
+            found = made.run_kql(Query(f"Logs | where Message {condition} | project Line"))
             wanted = 0 if condition == 'has "nvrm xid"' else 1
             assert len(found.rows) == wanted, condition
             assert found.pruned[0].blocks == 8 and found.pruned[0].blocks_left == 1, condition
-        found = run(made.cursor(), 'Logs | where Message has "link down" | count')
+        found = made.run_kql(Query('Logs | where Message has "link down" | count'))
         assert found.rows == [[2000 - 1]] and found.pruned[0].blocks_left == 8
 
 
@@ -172,7 +172,7 @@ def test_filters_of_earlier_versions_are_not_asked_for_pairs_of_words(change: st
             connection.execute("""UPDATE raw.log_segments SET filter = o.filter, filter_rows = o.filter_rows, always = o.always
                 FROM raw.log_segments o WHERE o.first_block > 1 AND log_segments.first_block = 1""")
             connection.execute(change)
-        found = run(made.cursor(), 'Logs | where Message has_cs "NVRM: Xid" | count')
+        found = made.run_kql(Query('Logs | where Message has_cs "NVRM: Xid" | count'))
         assert found.pruned[0].blocks_left < found.pruned[0].blocks and found.rows == [[1]]
 
 
@@ -190,13 +190,13 @@ KEPT_WHOLE = [
 
 @pytest.mark.parametrize("query", KEPT_WHOLE)
 def test_nothing_is_taken_away_where_other_rows_count(query: str, store: DuckStore) -> None:
-    assert run(store.cursor(), query).pruned == ()
+    assert store.run_kql(Query(query)).pruned == ()
 
 
 def test_a_store_without_segments_is_just_read() -> None:
     with open_store(None) as fresh:
         fresh.add({"logs": frame("logs", lines(["slain"]))})
-        result = run(fresh.cursor(), 'Logs | where Message has "slain" | count')
+        result = fresh.run_kql(Query('Logs | where Message has "slain" | count'))
         assert result.rows == [[1]] and [(p.blocks, p.used, p.loose) for p in result.pruned] == [(0, False, 1)]
 
 
@@ -204,10 +204,10 @@ def test_fresh_lines_are_read_beside_none_and_some_closed_ones() -> None:
     with open_store(None) as fresh:
         fresh.add({"logs": frame("logs", lines([f"noise {n}" for n in range(2000)] + ["slain"]))})
         segments.seal(fresh, least=1)
-        result = run(fresh.cursor(), 'Logs | where Message has "slain" | count')
+        result = fresh.run_kql(Query('Logs | where Message has "slain" | count'))
         assert result.rows == [[1]] and "UNION ALL" not in result.sql
         fresh.add({"logs": frame("logs", lines(["slain again"]))})
-        result = run(fresh.cursor(), 'Logs | where Message has "slain" | count')
+        result = fresh.run_kql(Query('Logs | where Message has "slain" | count'))
         assert result.rows == [[2]] and "UNION ALL" in result.sql
 
 
@@ -331,7 +331,7 @@ def test_statements_are_kept_while_the_segments_are_the_same() -> None:
             if count != 2:  # the second ones are in no segment until the third are closed
                 segments.seal(made, least=1)
             for _ in range(2):
-                found = run(made.cursor(), query)
+                found = made.run_kql(Query(query))
                 assert len(found.rows) == 3 * count
                 assert [one.loose for one in found.pruned] == [1400 if count == 2 else 0]
                 assert all(one.used for one in found.pruned)

@@ -10,9 +10,9 @@ from library_store import FILES, build
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
-from queries.kql import CATALOG, Within, run
+from queries.kql import CATALOG, Query, Within
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.line_parser import line_parser
 
 START, END = datetime(2026, 11, 21, 0, 30), datetime(2026, 11, 21, 0, 31)
@@ -21,23 +21,23 @@ SAID = "between (datetime(2026-11-21T00:30:00Z) .. datetime(2026-11-21T00:31:00Z
 
 
 @pytest.fixture(scope="module")
-def store() -> DuckStore:
+def store() -> Door:
     return build("mgmt_flap_long")
 
 
-def rows(store: DuckStore, text: str, within: Within = RANGE) -> list[list[object]]:
-    return run(store.cursor(), text, within=within).rows
+def rows(store: Door, text: str, within: Within = RANGE) -> list[list[object]]:
+    return store.run_kql(Query(text, within=within)).rows
 
 
 @pytest.mark.parametrize("table", ["Logs", "Events", "NodeStates", "Syslog", "slurmctld_raw_CL"])
-def test_rows_of_a_table_are_those_of_a_filter_in_the_query(store: DuckStore, table: str) -> None:
+def test_rows_of_a_table_are_those_of_a_filter_in_the_query(store: Door, table: str) -> None:
     time = "TimeGenerated" if table in ("Syslog", "slurmctld_raw_CL") else "Time"
     limited, whole = rows(store, f"{table} | count"), rows(store, f"{table} | count", Within())
     assert limited == rows(store, f"{table} | where {time} {SAID} | count", Within())
     assert limited[0][0] < whole[0][0]
 
 
-def test_what_lasts_overlaps_the_range(store: DuckStore) -> None:
+def test_what_lasts_overlaps_the_range(store: Door) -> None:
     """Job 15 began before it and ended in it; it is in each range that it touches, and in none before."""
     assert [15] in rows(store, "Jobs | project JobId") and [15] in rows(store, "Jobs | project JobId", Within(START))
     assert [15] not in rows(store, "Jobs | project JobId", Within(None, datetime(2026, 11, 21)))
@@ -82,17 +82,17 @@ def test_every_table_with_times_is_limited() -> None:
         "Events | followed_by(10m, Logs)",
     ],
 )
-def test_no_way_to_name_a_table_leads_around_it(store: DuckStore, text: str) -> None:
+def test_no_way_to_name_a_table_leads_around_it(store: Door, text: str) -> None:
     ((first, last),) = rows(store, f"{text} | summarize min(Time), max(Time)")
     assert first is not None and str(first) >= "2026-11-21T00:30:00" and str(last) <= "2026-11-21T00:31:00.000000Z"
 
 
-def test_a_table_of_the_query_is_its_own(store: DuckStore) -> None:
+def test_a_table_of_the_query_is_its_own(store: Door) -> None:
     assert rows(store, "let Logs = datatable(Time:datetime)[datetime(2020-01-01)]; Logs | count") == [[1]]
     assert rows(store, "let T = datatable(Time:datetime)[datetime(2020-01-01)]; T | count") == [[1]]
 
 
-def test_a_later_range_is_not_answered_from_the_one_before(store: DuckStore) -> None:
+def test_a_later_range_is_not_answered_from_the_one_before(store: Door) -> None:
     text = "Logs | summarize N = count()"
     whole = rows(store, text, Within())
     assert rows(store, text) != whole == rows(store, text, Within())

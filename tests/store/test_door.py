@@ -1,6 +1,12 @@
 """What every engine does behind the protocol (``store.door``). A second engine is one more entry of ``ENGINES``.
 
+The suite that it must pass is ``test_door*.py``: this file, ``test_door_following`` (new rows, amended lines),
+``test_door_kql`` and ``test_door_functions``. The last one calls every name of ``store.functions.NOT_STANDARD``, all of
+which an engine with SQL must translate. ``test_engines`` is the suite of ``store.engine``. All other files of this folder
+test DuckDB's store, and a second engine brings its own.
+
 Tests of ``plain`` query whole tables only: they hold for an engine without SQL as well (``tests.store.memory_engine``).
+Tests of ``door`` ask questions with functions and joins, of ``kept`` need files; today both run on DuckDB only.
 """
 
 from __future__ import annotations
@@ -17,7 +23,6 @@ import pytest
 import sqlalchemy as sa
 
 from parsers.record import frame
-from queries import kql
 from store import open_store, restore
 from store.door import Added, Door, FileEntry, Writer
 from store.errors import EngineError, NoSuchTable, StoreError
@@ -31,8 +36,6 @@ from store.functions import (
     one_of,
     same,
 )
-from store.line_frames import logs_for_storage
-from store.line_order import in_order
 from store.questions import intake, lines
 from store.tables import (
     ALIASES,
@@ -440,19 +443,6 @@ def test_a_person_sees_their_part_only_and_nothing_of_the_site(door: Door) -> No
     assert dict(hers.info()) == {}
     with pytest.raises(NoSuchTable):
         hers.ask(sa.select(FACTS))
-
-
-def test_kql_is_run_on_a_cursor_of_the_door(door: Door) -> None:
-    door.append({"logs": logs("a", "b")})
-    assert kql.run(door.cursor(), "Logs | where Message == 'b' | project Line").rows == [[2]]
-
-
-def test_lines_stored_in_a_hurry_are_found_before_and_after_their_filters_are_made(door: Door) -> None:
-    sealed = in_order(logs_for_storage(logs(*(f"word{n}" for n in range(600)))))
-    door.append({}, sealed=[sealed])
-    for _ in range(2):
-        assert kql.run(door.cursor(), "Logs | where Message has 'word599' | project Line").rows == [[600]]
-        door.add_filters()
 
 
 def test_a_store_that_is_well_stays_as_it_is_when_it_is_opened_anew(door: Door) -> None:

@@ -10,10 +10,12 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 import pytest
+import sqlalchemy as sa
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
-from store.duckdb.store import DuckStore
+from store.door import Door
+from store.tables import FEEDBACK
 from tests.correlator.rows import CAPTURES, concluded
 from web.access.gate import OPEN, Gate
 from web.access.own import OwnReader
@@ -39,7 +41,7 @@ NAMES = ("ops", "reader", "alice", "bob", "nobody")
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     with concluded(FLAP) as opened:
         yield opened
 
@@ -62,7 +64,7 @@ def gate(users: Users) -> Gate:
 
 
 @pytest.fixture
-def app(store: DuckStore, gate: Gate) -> FastAPI:
+def app(store: Door, gate: Gate) -> FastAPI:
     return create_app(store, gate=gate)
 
 
@@ -234,7 +236,7 @@ def test_every_route_refuses_strangers_and_those_without_the_right(app: FastAPI,
             assert (status not in (401, 403)) == may, (name, method, template, status)
 
 
-def test_a_route_refuses_strangers_also_where_nothing_stands_in_front(store: DuckStore, gate: Gate) -> None:
+def test_a_route_refuses_strangers_also_where_nothing_stands_in_front(store: Door, gate: Gate) -> None:
     app = create_app(store)
     app.state.gate = gate
     assert TestClient(app).get("/api/v1/jobs").status_code == 401
@@ -303,7 +305,7 @@ def test_pages_of_ones_own_jobs_offer_nothing_that_is_refused(client: TestClient
     )
 
 
-def test_an_incident_names_nobody_else_whom_it_hurt(store: DuckStore) -> None:
+def test_an_incident_names_nobody_else_whom_it_hurt(store: Door) -> None:
     whole = Reader(store).incident("I-6fca6f7277")["document"]
     reported = {
         **whole,
@@ -337,14 +339,14 @@ def test_beside_ones_own_jobs_others_are_not_there(client: TestClient) -> None:
     )
 
 
-def test_an_answer_is_signed_by_who_signed_in(client: TestClient, store: DuckStore) -> None:
+def test_an_answer_is_signed_by_who_signed_in(client: TestClient, store: Door) -> None:
     headers = {**bearer("ops"), **FORM}
     body = urlencode({"answer": "confirmed", "author": "somebody else"})
     assert client.post("/jobs/15/feedback", content=body, headers=headers).status_code == 303
-    assert store.rows("SELECT DISTINCT author FROM kept.feedback") == [{"author": "ops"}]
+    assert store.ask(sa.select(FEEDBACK.c.author).distinct()) == [{"author": "ops"}]
 
 
-def test_without_access_everybody_may_everything(store: DuckStore) -> None:
+def test_without_access_everybody_may_everything(store: Door) -> None:
     client = TestClient(create_app(store), follow_redirects=False)
     assert client.get("/api/v1/jobs/15").status_code == 200 and client.get("/").status_code == 200
     assert client.get("/login").status_code == 404 and "Sign out" not in client.get("/jobs").text

@@ -12,7 +12,7 @@ from test_access import FLAP, PAGE, bearer
 from test_access import gate as gate  # fixtures
 from test_access import users as users
 
-from store.duckdb.store import DuckStore
+from store.door import Door
 from tests.correlator.rows import concluded
 from web.access.audit import QUIET_S, Audit
 from web.access.gate import Gate
@@ -21,7 +21,7 @@ from web.app import create_app
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     with concluded(FLAP) as opened:
         yield opened
 
@@ -30,7 +30,7 @@ def told(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_reads_of_what_jobs_brought_are_written_down(store: DuckStore, gate: Gate, tmp_path: Path) -> None:
+def test_reads_of_what_jobs_brought_are_written_down(store: Door, gate: Gate, tmp_path: Path) -> None:
     audit = tmp_path / "audit.ndjson"
     client = TestClient(create_app(store, gate=gate, audit=Audit(audit)), raise_server_exceptions=False)
     for _ in range(3):

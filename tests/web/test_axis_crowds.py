@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 
 from benchmarks.simulators import ui_store
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from web import reading
 from web.app import create_app
 from web.reading import Reader
@@ -19,9 +19,9 @@ LANES, EVENTS = 20, 3_000
 
 
 @pytest.fixture(scope="module")
-def store() -> Iterator[DuckStore]:
+def store() -> Iterator[Door]:
     with open_store(None) as made:
-        assert isinstance(made, DuckStore)
+        assert isinstance(made, Door)
         ui_store.fill(made, nodes=32, lanes=LANES, events=EVENTS)
         yield made
 
@@ -31,7 +31,7 @@ def _few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "GATHERED", 400)
 
 
-def test_too_many_events_are_gathered_and_all_are_counted(store: DuckStore) -> None:
+def test_too_many_events_are_gathered_and_all_are_counted(store: Door) -> None:
     read = Reader(store)
     row = read.incident(ui_store.INCIDENT)
     hosts, told = [ui_store.host(n) for n in range(LANES // 2)], [event["id"] for event in row["document"]["events"]]
@@ -57,7 +57,7 @@ def test_too_many_events_are_gathered_and_all_are_counted(store: DuckStore) -> N
         assert all(a[1] < b[0] for a, b in zip(spans, spans[1:], strict=False))  # type: ignore[operator]  # noqa: RUF007
 
 
-def test_the_axis_counts_them_and_is_sent_in_few_bytes(store: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_axis_counts_them_and_is_sent_in_few_bytes(store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Reader.events_around, "__kwdefaults__", {"most": 100})
     client = TestClient(create_app(store))
     plain = client.get(f"/api/v1/axis/{ui_store.INCIDENT}", headers={"accept-encoding": "identity"})

@@ -362,7 +362,7 @@ def test_kql_of_who_sees_their_own_finds_no_table(plant: Planted) -> None:
     read = OwnReader(Reader(plant.store), "alice")
     for table in ("Logs", "Jobs", "Events", "Incidents"):
         with pytest.raises(kql.KqlError):
-            kql.run(read.store.cursor(), f"{table} | take 1")
+            read.store.run_kql(kql.Query(f"{table} | take 1"))
 
 
 def test_a_number_used_again_gives_each_run_its_own_files(client: TestClient, plant: Planted) -> None:

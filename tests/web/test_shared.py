@@ -11,7 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from store.tables import INCIDENTS, LINKS, RUNS
 from web.app import create_app
 
@@ -40,7 +40,7 @@ def client() -> Iterator[TestClient]:
         yield TestClient(create_app(store))
 
 
-def fill(store: DuckStore) -> None:
+def fill(store: Door) -> None:
     hosts = [f"a{job}" for job in (*HURT, *LATER)] + [f"b{job}" for job in OTHERS]
     document = {"title": "Switch tor-1 failed.", "jobs": [{"job_id": str(job)} for job in HURT], "hosts": [f"a{job}" for job in HURT],
                 "events": [{"id": "e1", "time": "2026-11-21T12:00:00Z", "role": "cause", "event": "switch.reboot", "host": "tor-1"}]}  # fmt: skip
