@@ -345,8 +345,10 @@ class ParserPool:
         try:
             found = self._here.parse(self._edition, pieces, counted)
             done.set_result(found if counted else found.rows)
-        except Exception as error:
-            done.set_exception(error)
+        except Exception as error:  # as a process would report it: the caller gives up one file, not all of them
+            failed = ParsingFailed(f"a fault in the parser: {traceback.format_exc(limit=-3)}")
+            failed.__cause__ = error
+            done.set_exception(failed)
         return done
 
     def _elsewhere(self, pieces: tuple[Piece, ...], counted: bool) -> pl.DataFrame | Counted:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import sys
 import tomllib
+from collections.abc import Iterable
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -37,6 +40,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "faultline": {"parsers", "store", "collector", "correlator", "queries", "web"},
 }
 
+DISTRIBUTIONS = packages_distributions()
+#: A test installs them for itself, in an environment of its own (tests/deploy/rendered.py).
+OF_A_TEST = {"helm-python", "kubernetes-validate"}
 #: Code on compute nodes imports nothing of ours (the agent: nothing but itself).
 ALONE = ("collector/hooks.py", "collector/agent/")
 #: A file of this length is usually two things.
@@ -85,6 +91,55 @@ def test_imports_point_one_way(room: str) -> None:
         if name.split(".")[0] not in allowed
     }
     assert not wrong
+
+
+#: Requirements that the code names in strings: NVML is loaded where there is a GPU, and uvicorn takes these two itself.
+BY_NAME = {"nvidia-ml-py": "collector/agent/sources/nvml.py", "httptools": "", "uvloop": ""}
+#: Packages whose top name belongs to several distributions.
+SHARED_NAMES = {"chdb": "chdb", "google": "protobuf", "opentelemetry": "opentelemetry-proto"}
+
+
+def distribution(module: str) -> str:
+    """The distribution that brings a module, in the spelling of pyproject.toml."""
+    top = module.split(".")[0]
+    return SHARED_NAMES.get(top) or DISTRIBUTIONS.get(top, [top])[0].lower().replace("_", "-")
+
+
+def foreign(paths: Iterable[Path]) -> set[str]:
+    """The distributions that files import, inside functions too."""
+    names = {
+        name for path in paths for name in imports(path) if name.split(".")[0] not in (*ROOMS, *sys.stdlib_module_names)
+    }
+    return {distribution(name) for name in names}
+
+
+def required(extra: str) -> set[str]:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    return {re.split(r"[<>=;\[ ]", one)[0] for one in extras[extra]}
+
+
+def test_what_the_product_imports_is_what_it_requires() -> None:
+    """Both ways: a package that another one happens to bring may go with that one's next version."""
+    on_nodes = [path for path in sources() if path.is_relative_to(ROOT / "collector/agent")]
+    declared = required("agent") | required("gpu")
+    assert foreign(on_nodes) | {"nvidia-ml-py"} == declared
+    others = set(sources()) - set(on_nodes)
+    assert foreign(others) == required("server") - BY_NAME.keys()
+    for name, path in BY_NAME.items():
+        assert not path or "pynvml" in (ROOT / path).read_text(encoding="utf-8"), name
+
+
+def test_what_the_tests_import_is_required_for_development() -> None:
+    here = {p.stem for folder in ("tests", "benchmarks", "docs") for p in (ROOT / folder).rglob("*.py")} | {
+        "tests",
+        "benchmarks",
+    }
+    paths = [p for folder in ("tests", "benchmarks") for p in (ROOT / folder).rglob("*.py")]
+    names = {
+        n for path in paths for n in imports(path) if n.split(".")[0] not in (*ROOMS, *sys.stdlib_module_names, *here)
+    }
+    declared = required("dev") | required("server") | required("agent") | OF_A_TEST
+    assert {distribution(name) for name in names} <= declared
 
 
 def test_no_circle_of_imports() -> None:

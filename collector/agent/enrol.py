@@ -46,18 +46,19 @@ def enroll(
             raise AgentError(_refusal(server, answer))
         yield f"{server} accepts {checked.host}"
     token_file = config.with_suffix(".token")
+    text = _TEMPLATE.format(
+        server=_toml(server), token=f"token_file = {_toml(str(token_file))}\n" if token else "",
+        enrol=f"enrol = {_toml(instance)}\n" if instance else "",
+        tls="".join(f"{n} = {_toml(v)}\n" for n, v in (("ca", ca), ("cert", cert), ("key", key)) if v),
+        cluster=f"cluster = {_toml(cluster)}\n" if cluster else "", spool=_toml(spool or DEFAULT_SPOOL),
+        controller="true" if controller else "false",
+    )  # fmt: skip
     try:
         config.parent.mkdir(parents=True, exist_ok=True)
         if token:
             _write(token_file, token + "\n", 0o600)
             yield f"{token_file}: the token, readable by its owner only"
-        _write(config, _TEMPLATE.format(
-            server=_toml(server), token=f"token_file = {_toml(str(token_file))}\n" if token else "",
-            enrol=f"enrol = {_toml(instance)}\n" if instance else "",
-            tls="".join(f"{n} = {_toml(v)}\n" for n, v in (("ca", ca), ("cert", cert), ("key", key)) if v),
-            cluster=f"cluster = {_toml(cluster)}\n" if cluster else "", spool=_toml(spool or DEFAULT_SPOOL),
-            controller="true" if controller else "false",
-        ), 0o644)  # fmt: skip
+        _write(config, text, 0o644)
     except OSError as error:
         raise AgentError(f"{error.filename or config}: cannot be written: {error.strerror}") from error
     yield f"{config}: written; start the agent with 'systemctl enable --now faultline-agent'"
@@ -90,5 +91,13 @@ def _write(path: Path, text: str, mode: int) -> None:
 
 
 def _toml(text: str) -> str:
-    """A string in TOML syntax: JSON's escapes are a subset of TOML's."""
-    return json.dumps(text)
+    """A string in TOML syntax. Raises ``AgentError`` for one that no TOML file can hold.
+
+    Written with the standard library: a node needs no package for the agent, tomli-w neither. JSON's escapes are TOML's,
+    with two exceptions: TOML has no surrogate pairs (so no character is escaped for its number), and DEL must be escaped.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise AgentError(f"{text!a}: is not UTF-8, and the configuration must be") from error
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

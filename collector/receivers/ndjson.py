@@ -24,6 +24,7 @@ from collector.receivers.refusals import Refused, too_many
 from collector.receivers.wrapped import Streams, document, loads
 from collector.receivers.wrapped_columns import WrappedColumns, plain_wrappers
 from collector.segment_file import short_lines
+from parsers import json_text
 from parsers.lines import line_ends
 from parsers.recognition.not_text import archive_of
 
@@ -118,7 +119,7 @@ def _decode(payload: Payload, into: Decoded) -> None:
     json_form = payload.meta.get("form") == "json"
     first = 0
     for part in [body] if json_form else _parts(body, _AT_ONCE):
-        found = columns.in_a_list(part, json.loads) if json_form else columns.on_lines(part, loads)
+        found = columns.in_a_list(part, json_text.loads) if json_form else columns.on_lines(part, loads)
         first += (
             _singly(part, json_form, reading, to, first)
             if found is None

@@ -12,7 +12,7 @@ from collector.receivers.base import Decoded, Payload, Run, micros, moment_of
 from collector.receivers.refusals import Poison
 from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, whole
 from collector.receivers.wrapped_columns import WrappedColumns
-from parsers import documents
+from parsers import documents, json_text
 from parsers import journal_fields as journal
 from parsers.record import Origin
 
@@ -41,7 +41,7 @@ def records(body: bytes, json_form: bool) -> Iterator[dict[str, Any] | bytes]:
     """Objects, or the bytes of a line that is not an object."""
     if json_form:
         try:
-            whole = json.loads(body)
+            whole = json_text.loads(body)
         except ValueError:
             whole = None
         if whole is not None:

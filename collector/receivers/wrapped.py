@@ -17,6 +17,7 @@ import orjson
 
 from collector.receivers.base import Decoded, Payload, Run, micros
 from collector.receivers.refusals import Refused
+from parsers import json_text
 from parsers.formats.base import source_of_program
 from parsers.host_names import short_name
 from parsers.recognise import recognise
@@ -328,12 +329,12 @@ def few_values(body: bytes) -> int:
 
 
 def loads(line: bytes) -> Any:
-    """Parses JSON with the fast library; the general one takes what that refuses: lone surrogates, NaN, numbers beyond
-    64 bits. Raises ``ValueError``."""
+    """Parses JSON with the fast library; the general one takes what that refuses: lone surrogates (they become U+FFFD),
+    NaN, numbers beyond 64 bits. Raises ``ValueError``."""
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError:
         try:
-            return json.loads(line)
+            return json_text.loads(line)
         except RecursionError as error:
             raise ValueError("nested too deeply") from error

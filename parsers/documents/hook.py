@@ -11,11 +11,10 @@ only, as ``task_hook`` (JSON: ``job_id``, ``owner_uid``, ``read_at``), which uid
 
 from __future__ import annotations
 
-import json
-
 from parsers.documents import fields, job_env
 from parsers.documents.document import Document, Gathered
 from parsers.hostlist import expand
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 MAGIC = b"faultline-hook/1\n"
@@ -55,7 +54,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
 def _users_word(gathered: Gathered, data: bytes, origin: Origin) -> Parsed:
     """Records that a uid named a job, and nothing about the job: no reader takes it for more
     (``correlator.gather.ownership``)."""
-    document = json.loads(data)
+    document = loads(data)
     number, uid = fields.integer(document.get("job_id")), fields.integer(document.get("owner_uid"))
     if number is None or uid is None:
         gathered.warn("no task prolog's word: job_id or owner_uid is missing")

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import json
-
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 _KINDS = ("script", "stdout", "stderr")
@@ -14,7 +13,7 @@ _KINDS = ("script", "stdout", "stderr")
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
-    document = json.loads(data)
+    document = loads(data)
     job = fields.integer(document.get("job_id"))
     if job is None or document.get("kind") not in _KINDS or not isinstance(document.get("content"), str):
         gathered.warn(f"no file of a job: job_id {document.get('job_id')!r}, kind {document.get('kind')!r}")

@@ -6,12 +6,12 @@ limit is in seconds. With ``enable_job_start`` (25.05) Kafka also gets a record 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered, split_lines
 from parsers.hostlist import expand
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 
@@ -30,7 +30,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
     for line in split_lines(data):
         try:
-            row = json.loads(line.text)
+            row = loads(line.text)
         except ValueError:
             row = None
         if not isinstance(row, dict) or (number := fields.integer(row.get("jobid"))) is None:

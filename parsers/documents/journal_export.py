@@ -19,6 +19,7 @@ import polars as pl
 from parsers import journal_fields as journal
 from parsers.documents.document import Document
 from parsers.engine import LineParser
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed, empty
 
 
@@ -105,7 +106,7 @@ def pretty_records(data: bytes) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
 def _as_pretty(first: int, held: list[bytes]) -> Iterator[tuple[int, bytes, dict[str, Any]]]:
     raw = b"\n".join(held)
     try:
-        fields = json.loads(raw.rstrip(b" \r\n,"))
+        fields = loads(raw.rstrip(b" \r\n,"))
     except (ValueError, RecursionError):
         fields = None
     if isinstance(fields, dict):

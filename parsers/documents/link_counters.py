@@ -7,6 +7,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from parsers.documents.document import Document, Gathered
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 #: Metric -> its path in iproute2's JSON. Counts since the interface was created.
@@ -29,7 +30,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
         {"before", "after"} & set(parts)
     ) else {}  # fmt: skip
     time = origin.received or origin.reference
-    for link in json.loads(data):
+    for link in loads(data):
         if not isinstance(link, dict) or not link.get("ifname"):
             gathered.warn("an entry without ifname")
             continue

@@ -7,12 +7,12 @@ too: it is the same table.
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import dataclass
 
 from parsers.documents.document import Document, Gathered, Line, split_lines
 from parsers.documents.lldp import Neighbour, gather, speaker
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 
@@ -171,7 +171,7 @@ def _read_nxos(gathered: Gathered, lines: list[Line]) -> list[Neighbour]:
 
 
 def _read_eos_json(data: bytes) -> list[Neighbour]:
-    document = json.loads(data[max(0, data.find(b"{")) :].rsplit(b"}", 1)[0] + b"}")
+    document = loads(data[max(0, data.find(b"{")) :].rsplit(b"}", 1)[0] + b"}")
     answers = document.get("result", [document])  # eAPI wraps the answers of its commands
     return [
         Neighbour(

@@ -8,7 +8,6 @@ there are several; ``json0`` always has a list.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -16,6 +15,7 @@ from xml.etree import ElementTree
 
 from parsers.documents.document import Document, Gathered, Line, split_lines
 from parsers.documents.lldp import Neighbour, gather, speaker
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 #: A prompt is above the output that was copied with it.
@@ -100,7 +100,7 @@ def _take_pair(neighbour: Neighbour, able: list[tuple[str, bool]], key: str, val
 
 
 def _of_json(data: bytes) -> list[Neighbour]:
-    document = json.loads(data)["lldp"]
+    document = loads(data)["lldp"]
     return [
         _of_object(name, facts)
         for part in (document if isinstance(document, list) else [document])

@@ -14,6 +14,7 @@ import polars as pl
 
 from parsers.documents.document import Document
 from parsers.engine import LineParser
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed, empty
 
 
@@ -44,7 +45,7 @@ def _entries(answer: Any) -> Iterator[dict[str, Any]]:
 
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
-    lines = [json.dumps(entry, ensure_ascii=False).encode() for entry in _entries(json.loads(data))]
+    lines = [json.dumps(entry, ensure_ascii=False).encode() for entry in _entries(loads(data))]
     return Parsed({"logs": _parser().parse(lines, origin) if lines else empty("logs")})
 
 

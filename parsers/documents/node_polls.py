@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered, split_lines
 from parsers.hostlist import expand
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 
@@ -16,7 +15,7 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
         if not line.text.strip():
             continue
         try:
-            row = json.loads(line.text)
+            row = loads(line.text)
         except ValueError as error:
             gathered.keep_unread(line, f"no JSON: {error}")
             continue

@@ -14,6 +14,7 @@ from parsers.documents import fields
 from parsers.documents.document import Document, Gathered, Row
 from parsers.hostlist import expand
 from parsers.job_states import NOT_ENDED, NOT_STARTED, base_state
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 
@@ -243,7 +244,7 @@ def _read_rest_partitions(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 def _read_rest_ping(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
-    cluster = ((json.loads(data).get("meta") or {}).get("slurm") or {}).get("cluster")
+    cluster = ((loads(data).get("meta") or {}).get("slurm") or {}).get("cluster")
     for ping in _listed(data, "pings", gathered):
         shared = {
             "time": origin.received or origin.reference, "cluster": cluster, "host": _text(ping.get("hostname")),
@@ -261,7 +262,7 @@ def _read_rest_ping(kind: str, data: bytes, origin: Origin) -> Parsed:
 
 
 def _listed(data: bytes, name: str, gathered: Gathered) -> list[dict[str, Any]]:
-    answer = json.loads(data)
+    answer = loads(data)
     for problem in answer.get("errors") or []:
         if isinstance(problem, dict):
             gathered.warn(f"Slurm reported: {problem.get('description') or problem.get('error')}")

@@ -6,11 +6,11 @@ All of it is the user's word. It is shown as that; no fact about the cluster fol
 
 from __future__ import annotations
 
-import json
 import re
 
 from parsers.documents import fields
 from parsers.documents.document import Document, Gathered
+from parsers.json_text import loads
 from parsers.record import Origin, Parsed
 
 #: The agent sends less; whoever may send documents can send anything.
@@ -21,7 +21,7 @@ _STEP = re.compile(r"batch|interactive|[0-9]{1,9}", re.ASCII)
 
 def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     gathered = Gathered(kind, origin)
-    document = json.loads(data)
+    document = loads(data)
     job, step, variables = fields.integer(document.get("job_id")), document.get("step"), document.get("variables")
     if job is None or not _STEP.fullmatch(str(step)) or not isinstance(variables, dict):
         gathered.warn("no environment of a step: job_id, step or variables is missing")

@@ -25,6 +25,7 @@ from parsers.formats.base import (
     source_of_program,
 )
 from parsers.formats.wrapped import read_inner
+from parsers.json_text import loads
 from parsers.record import Origin
 
 _ROUTED = re.compile(r"\[minislurm:(?P<host>[\w.-]+)\] (?P<text>.*)$", re.DOTALL)
@@ -196,7 +197,7 @@ def _record(text: str) -> dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return None
     try:
-        record = json.loads(text)
+        record = loads(text)
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
@@ -295,7 +296,7 @@ def _logfmt_row(text: str, origin: Origin) -> dict[str, Any] | None:
     """``time="..." level=warning msg="..."`` as written by containerd, kubelet and Go loggers; an error follows the
     message."""
     fields = {name.lower(): value for name, value in reversed(_PAIR.findall(text))}
-    values = {name: json.loads(value) if _is_quoted(value) else value for name, value in fields.items()}
+    values = {name: loads(value) if _is_quoted(value) else value for name, value in fields.items()}
     message = values.get("msg") or values.get("message")
     if not message:
         return None
@@ -310,7 +311,7 @@ def _logfmt_row(text: str, origin: Origin) -> dict[str, Any] | None:
 def _is_quoted(value: str) -> bool:
     """Whether a value is a JSON string: anything else stays as written."""
     try:
-        return value.startswith('"') and isinstance(json.loads(value), str)
+        return value.startswith('"') and isinstance(loads(value), str)
     except ValueError:
         return False
 

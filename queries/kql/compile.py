@@ -24,6 +24,7 @@ from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
 from queries.kql.expressions import bind, boolean
 from queries.kql.functions.calling import call as call_function
+from queries.kql.functions.calling import call_of_group
 from queries.kql.functions.declaration import Function as DeclaredFunction
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.registry import registry
@@ -279,6 +280,9 @@ class Compiler(Builder):
         if function is not None:
             if function.bind is not None:
                 made = function.bind(self, node, scope)
+            elif function is aggregate:
+                inner = replace(scope, aggregates=False)
+                made = call_of_group(function, [self.expr(a, inner) for a in node.args], node)
             else:
                 made = call_function(function, [self.expr(a, scope) for a in node.args], node)
             return _declared_by(function, made)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
 from collector import ingest as ingesting
@@ -12,6 +13,8 @@ from collector import line_files
 from collector.ingest import Ingest, Report
 from collector.line_files import LONG_LINE
 from collector.workers import Counted, ParserPool, ParsingFailed, Piece
+from parsers.engine import LineParser
+from parsers.record import Origin
 from store import open_store
 from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
@@ -117,6 +120,26 @@ def test_lines_of_a_batch_that_kills_parsers_are_given_up_by_name(tree: Path, mo
         monkeypatch.undo()
         ingest(store, tree)
         assert store.rows("SELECT count(*) AS n FROM raw.logs WHERE file LIKE '%gpu03%'") == [{"n": 252}]
+
+
+def test_a_fault_of_the_parser_costs_the_file_and_not_the_tree(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small tree is parsed in this process. The file is read once the fault is mended."""
+    real = LineParser.parse_data
+
+    def faulty(parser: LineParser, data: bytes, origin: Origin, first_line: int = 1) -> pl.DataFrame:
+        if "gpu03" in str(origin.path):
+            raise KeyError("a fault of ours")
+        return real(parser, data, origin, first_line)
+
+    monkeypatch.setattr(LineParser, "parse_data", faulty)
+    with open_store(None) as store:
+        report = ingest(store, tree)
+        assert {file.path.parent.name for file in report.troubled} == {"gpu03"}
+        assert all("a fault of ours" in file.warnings[-1] for file in report.troubled)
+        others = store.rows("SELECT count(*) AS n FROM raw.logs")[0]["n"]
+        monkeypatch.undo()
+        ingest(store, tree)
+        assert others > 1000 and store.rows("SELECT count(*) AS n FROM raw.logs") == [{"n": others + 252}]
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])

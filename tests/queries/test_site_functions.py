@@ -78,6 +78,7 @@ def test_the_functions_of_the_docs_are_called_and_listed_once_their_package_is_i
         f"{data} | project celsius(Value)",
         f"{data} | where celsius(Value) >= 10 | summarize count() by Rack = rack_of(Host) | sort by Rack asc",
         f"{data} | extend R = rack_of(Host) | where R startswith 'gx' | project R, C = celsius(Value) | sort by C asc",
+        f"{data} | summarize median_of(Value), span_of(Value)",
     ]
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
@@ -86,9 +87,10 @@ def test_the_functions_of_the_docs_are_called_and_listed_once_their_package_is_i
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answers, _, listed = done.stdout.partition("\n")
-    celsius, racks, both = json.loads(answers)
+    celsius, racks, both, together = json.loads(answers)
     assert celsius == [[100.0], [0.0], [10.0]]
     assert racks == [["", 1], ["gx07", 1]]
+    assert together == [[50.0, 180.0]]
     assert both == [["gx07", 0.0], ["gx07", 100.0]]
     assert "| `celsius` | Degrees Fahrenheit as degrees Celsius. |" in listed
     assert "| `rack_of` | The rack that a node stands in, from its name. |" in listed
@@ -142,6 +144,66 @@ def test_a_package_that_is_wrong_is_named_and_left_out(
     assert run(duckdb.connect(), "print toupper('xid')").rows == [["XID"]]
 
 
+AGGREGATES = """
+from statistics import median
+from queries.kql.functions.declaration import LINEAR, Body, Function, Kind, Template
+FUNCTIONS = (
+    Function("median_of", "The median.", Body("r", "real", lambda values: median(v for v in values if v is not None)), kind=Kind.AGGREGATE),
+    Function("listed", "How many values came, nulls too, and those of another argument.", Body("a s?", "string", lambda a, b=(): f"{a} {b}"),
+             kind=Kind.AGGREGATE),
+    Function("range_of", "Greatest minus least.", Template("n", "0", "max({0}) - min({0})"), Template("t", "timespan",
+             "CAST((epoch_us(max({0})) - epoch_us(min({0}))) * 10 AS BIGINT)"), cost=LINEAR, kind=Kind.AGGREGATE),
+)
+"""
+
+
+DATA = (
+    "datatable(Host:string, V:real, T:datetime)['a', 1.0, datetime(2026-01-01), 'a', 9.0, datetime(2026-01-02),"
+    "'a', 2.0, datetime(null), 'b', real(null), datetime(2026-01-01)]"
+)
+
+
+def test_aggregates_of_a_package_have_any_body(tmp_path: Path) -> None:
+    install(tmp_path, "our_package", {"our_package.py": AGGREGATES}, {"site_kql": "our_package:FUNCTIONS"})
+    asked = {
+        f"{DATA} | where Host == 'a' | summarize median_of(V), range_of(V), range_of(T), N = count() by Host": [["a", 2.0, 8.0, "1.00:00:00", 3]],
+        f"{DATA} | summarize X = median_of(V * 2) + 1": [[5.0]],
+        f"{DATA} | where Host == 'b' | summarize listed(V), Two = listed(V, Host)": [["[None] ()", "[None] ['b']"]],
+        f"{DATA} | where Host == 'c' | summarize listed(V)": [["[] ()"]],
+        f"{DATA} | where Host == 'b' | summarize R = range_of(V)": [[None]],
+    }  # fmt: skip
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(list(asked))], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers, _, listed = done.stdout.partition("\n")
+    assert json.loads(answers) == list(asked.values())
+    assert "| `median_of` (aggregate) | The median. |" in listed
+
+
+def test_aggregates_of_a_package_are_bound_as_ours_are(installed: Install) -> None:
+    installed(AGGREGATES)
+    named = validate(f"{DATA} | summarize median_of(V), range_of(T), listed(V, Host) by Host")
+    assert named == [("Host", "string"), ("median_of_V", "real"), ("range_of_T", "timespan"), ("listed_V", "string")]
+    for query, refusal in {
+        f"{DATA} | extend x = median_of(V)": "is an aggregate; it belongs in summarize",
+        f"{DATA} | summarize range_of(Host)": "does not take string",
+        f"{DATA} | summarize median_of(max(V))": "aggregate",
+    }.items():
+        with pytest.raises(KqlBindError, match=refusal):
+            validate(query)
+
+
+def test_a_scalar_and_an_aggregate_of_one_name_have_not_both_a_body(installed: Install, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """SQL calls both by that name."""
+    installed(f"{DECLARE}(Function('ours', 'Ours.', Body('s', 'long', len)),)\nfrom queries.kql.functions.declaration import Kind\n"
+              "FUNCTIONS += (Function('ours', 'Ours.', Body('s', 'long', len), kind=Kind.AGGREGATE),)\n")  # fmt: skip
+    registry()
+    assert "SQL calls the bodies of both by one name" in capsys.readouterr().err
+
+
 def test_one_function_is_offered_as_well_as_a_tuple(installed: Install) -> None:
     installed(f"{DECLARE}Function('answer', 'The answer.', Template('', 'long', '42'), aliases=('the_answer',))\n")
     assert run(duckdb.connect(), "print answer(), the_answer()").rows == [[42, 42]]
@@ -185,7 +247,7 @@ def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
         ({"bind": None}, "not both"),
         ({"overloads": (Template("s", "string", "{0}"),), "bind": lambda c, node, scope: None}, "not both"),
         ({"overloads": (Body("s", "string", str.upper),), "cost": LINEAR}, "its cost is WALL"),
-        ({"overloads": (Template("s", "string", "{0}"),), "kind": Kind.AGGREGATE}, "needs bind"),
+        ({"overloads": (Template("s", "string", "{0}"),), "kind": Kind.ROW}, "needs bind"),
         ({"overloads": (Template("r q", "real", "{0} / {1}"),)}, "'q' is no kind of argument"),
         ({"overloads": (Template("r", "float", "{0}"),)}, "'float' is no type of a result"),
         ({"overloads": (Template("r r", "real", "{0} / {2}"),)}, "the hole {2} is for argument 3, but there are 2"),

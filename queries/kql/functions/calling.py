@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from queries.kql import syntax as ast
 from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.arguments import fit
-from queries.kql.functions.declaration import Body, Function, Template
-from queries.kql.values import Value, sql
+from queries.kql.functions.declaration import Body, Function, Kind, Template
+from queries.kql.values import Value, dynamic_of, sql
 
 #: The prefix of a body in Python in SQL, followed by the function's name and the index among its overloads.
 BODY_PREFIX = "kqlpy_"
@@ -21,17 +23,31 @@ def call(function: Function, args: list[Value], node: ast.Call) -> Value:
         if fitted is None:
             problem = problem or why
         elif isinstance(overload, Template):
-            return _of_template(overload, fitted)
+            return _of_template(overload, fitted, may=True if function.kind is Kind.AGGREGATE else None)
+        elif function.kind is Kind.AGGREGATE:
+            return _of_body(function, place, overload, [_gathered(value) for value in fitted], args, node)
         else:
             return _of_body(function, place, overload, fitted, args, node)
     raise KqlBindError(f"{function.name}() {problem}", node.span)
 
 
-def _of_template(template: Template, args: list[Value]) -> Value:
+def call_of_group(function: Function, args: list[Value], node: ast.Call) -> Value:
+    """The value of a call of an aggregate. R6: its column is named after it and its first argument."""
+    made = call(function, args, node)
+    return made if made.parts else replace(made, name=f"{node.name}_{(args[0].name if args else None) or ''}")
+
+
+def _gathered(value: Value) -> Value:
+    """All values of the group as one array, as a body in Python takes them."""
+    return sql("coalesce(json_list(list({0})), '[]'::JSON)", "dynamic", dynamic_of(value), nullable=False)
+
+
+def _of_template(template: Template, args: list[Value], may: bool | None) -> Value:
+    """``may``: whether it may be null; None: if an argument may, or if the template says so."""
     kind = template.result.rstrip("!")
     if kind == "0":
         kind = args[0].type
-    return sql(template.sql, kind, *args, nullable=True if template.result.endswith("!") else None)
+    return sql(template.sql, kind, *args, nullable=True if template.result.endswith("!") else may)
 
 
 def _of_body(

@@ -9,6 +9,11 @@ nothing else, ``x`` a regular expression, ``l`` long, ``n`` number, ``r`` real, 
 ``t`` datetime, ``p`` timespan, ``g`` guid, ``d`` dynamic, ``D`` any type as dynamic, ``h`` the input of hash(), ``a``
 any type unchanged. ``k?`` may be missing, ``k*`` repeats.
 
+**Aggregates** (``kind=Kind.AGGREGATE``): the SQL of a template aggregates, ``max({0}) - min({0})``; a body is called once
+for each group, and each argument is the list of the group's values, in which a null is None. Either may give null. What
+SQL depends on more than the types of the arguments has ``bind``, and so has every function of ``Kind.ROW``, whose SQL
+needs the order of the rows.
+
 **Result**: a KQL type, or ``0`` for the type of the first argument. ``!`` after the type of a template: it may be null
 although no argument is.
 """
@@ -122,8 +127,8 @@ class Function:
                 raise ValueError(f"{name}: {reason}")
         if cost is not Cost.WALL and any(isinstance(o, Body) for o in overloads):
             raise ValueError(f"{name}: a body in Python may take any time; its cost is WALL")
-        if kind is not Kind.SCALAR and bind is None:
-            raise ValueError(f"{name}: a function of kind {kind.value} needs bind")
+        if kind is Kind.ROW and bind is None:
+            raise ValueError(f"{name}: a function of kind {kind.value} needs bind: only that has the order of the rows")
 
     def __repr__(self) -> str:
         return f"<{self.kind.value} function {self.name}>"

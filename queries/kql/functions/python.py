@@ -19,7 +19,7 @@ import duckdb
 from queries.kql.dialect import PHYSICAL
 from queries.kql.failures import REFUSED
 from queries.kql.functions.calling import BODY_PREFIX
-from queries.kql.functions.declaration import Body
+from queries.kql.functions.declaration import Body, Function, Kind
 from queries.kql.functions.registry import registry
 
 #: A call of a body in a statement: its function, and the index among the overloads.
@@ -87,17 +87,28 @@ def prepare() -> None:
 
 def _body(name: str, place: int) -> Body | None:
     """The body of a word in a statement."""
-    function = registry().functions.get(name)
-    overload = function.overloads[place] if function is not None and place < len(function.overloads) else None
-    return overload if isinstance(overload, Body) else None
+    found = _declared(name, place)
+    return found[1] if found is not None else None
+
+
+def _declared(name: str, place: int) -> tuple[Function, Body] | None:
+    """The function of a word in a statement, and the body. No scalar and aggregate of one name both have bodies."""
+    for functions in (registry().functions, registry().aggregates):
+        function = functions.get(name)
+        overload = function.overloads[place] if function is not None and place < len(function.overloads) else None
+        if function is not None and isinstance(overload, Body):
+            return function, overload
+    return None
 
 
 @cache
 def _wrapped(name: str, place: int) -> Any:
     """One object for the life of the process: the engine keeps only a bare pointer once the cursor is closed."""
-    body = _body(name, place)
-    assert body is not None
-    return _Wrapped(body, _decoded(body.arguments.split()), name if name in registry().site else "")
+    found = _declared(name, place)
+    assert found is not None
+    function, body = found
+    kinds = ["d*"] if function.kind is Kind.AGGREGATE else body.arguments.split()  # arrays of the group's values
+    return _Wrapped(body, _decoded(kinds), name if name in registry().site else "")
 
 
 def give(con: duckdb.DuckDBPyConnection, statement: str) -> None:

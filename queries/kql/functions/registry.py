@@ -38,7 +38,7 @@ from queries.kql.functions import (
     time,
     units,
 )
-from queries.kql.functions.declaration import Function, Kind
+from queries.kql.functions.declaration import Body, Function, Kind
 
 GROUP = "faultline.kql_functions"
 SUBJECTS: tuple[ModuleType, ...] = (
@@ -96,11 +96,17 @@ def _functions_in(found: object) -> tuple[Function, ...]:
     return tuple(several)
 
 
+def _has_body(function: Function) -> bool:
+    return any(isinstance(overload, Body) for overload in function.overloads)
+
+
 def _admit(into: Registry, functions: Iterable[Function]) -> None:
     """Adds all of these or none. Raises ``ValueError`` if a name is taken; SQL ignores case."""
     functions = tuple(functions)
     taken = {name.casefold() for name in (*into.functions, *into.aliases)}
     taken_aggregates = {name.casefold() for name in (*into.aggregates, *into.aliases)}
+    with_body = (f for f in (*into.functions.values(), *into.aggregates.values()) if _has_body(f))
+    bodies = {function.name.casefold(): function.kind for function in with_body}
     for function in functions:
         there = taken_aggregates if function.kind is Kind.AGGREGATE else taken
         for name in (function.name, *function.aliases):
@@ -108,6 +114,8 @@ def _admit(into: Registry, functions: Iterable[Function]) -> None:
                 owner = extensions.brought_by(GROUP, name.casefold())
                 raise ValueError(f"the name '{name}' is taken" + (f" by {owner}" if owner else ""))
             there.add(name.casefold())
+        if _has_body(function) and bodies.setdefault(function.name.casefold(), function.kind) is not function.kind:
+            raise ValueError(f"the name '{function.name}' is taken: SQL calls the bodies of both by one name")
     for function in functions:
         of_kind = into.aggregates if function.kind is Kind.AGGREGATE else into.functions
         of_kind[function.name] = function

@@ -125,6 +125,32 @@ def test_enrolment_refuses_before_it_writes(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("name", ["🚀", 'a"b\\c', "é\u2028", "\x7f\x01"])
+def test_enrolment_writes_paths_of_any_characters(tmp_path: Path, name: str) -> None:
+    config, spool = tmp_path / name / "agent.toml", str(tmp_path / f"spool {name}")
+    arguments = [
+        "--server",
+        "http://127.0.0.1:8514",
+        "--token",
+        "x",
+        "--image",
+        "--config",
+        str(config),
+        "--spool",
+        spool,
+    ]
+    assert commands.main(["enroll", *arguments]) == 0
+    written = tomllib.loads(config.read_text(encoding="utf-8"))
+    assert (written["spool"], written["token_file"]) == (spool, str(config.with_suffix(".token")))
+
+
+def test_enrolment_refuses_a_path_that_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "agent.toml"
+    arguments = ["--server", "http://127.0.0.1:8514", "--token", "x", "--image", "--config", str(config)]
+    assert commands.main(["enroll", *arguments, "--spool", "/var/\udcff"]) == 2
+    assert "is not UTF-8" in capsys.readouterr().err and list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("arguments", [["--cnfig", "x"], ["enroll"], ["--config", "/nowhere/agent.toml"]])
 def test_bad_usage_is_exit_2(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert commands.main(arguments) == 2
