@@ -61,7 +61,7 @@ conformance: $(DEV)  ## pass rates of KQL per tier over ../shared/data/kql; says
 # Those that measure something without an argument (tests/test_house.py holds the list); docs/benchmarks.md has the others.
 BENCH := agent archive calibration correlation endings fleet gate hooks house ingest parsers peers queries readers soak ui
 
-bench: $(DEV)  ## all of them, one after the other: hours; one that fails is named at the end and stops no other
+bench: $(DEV)  ## all of them, one after the other; one that fails is named at the end and stops no other
 	failed=; for b in $(BENCH); do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || failed="$$failed $$b"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 
