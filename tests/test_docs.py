@@ -193,7 +193,7 @@ def test_the_report_of_the_docs_is_written() -> None:
 
 
 def _run(code: str) -> dict[str, Any]:
-    namespace: dict[str, Any] = {"__name__": "example"}
+    namespace: dict[str, Any] = {"__name__": "example", "__file__": str(DOCS / "example.py")}
     exec(compile(code, "docs/extending.md", "exec"), namespace)
     return namespace
 
