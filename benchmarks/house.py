@@ -1,9 +1,12 @@
-"""The shape of the code in figures: size, import cycles, long files and functions, spread of a kind of fact, SQL texts.
+"""The shape of the code in figures: size, import cycles, long files and functions, spread of a kind of fact, SQL texts, dead names.
 
     python benchmarks/house.py                  this checkout
     python benchmarks/house.py --root DIR       another one, such as a worktree of an earlier commit
+    python benchmarks/house.py --beside DIR     DIR in a first column, this one in a second
+    ... --beside DIR --markdown                 as a table of docs/measurements.md
 
-Everything is read from the syntax trees; nothing of the project is imported or run.
+Everything is read from the syntax trees; nothing of the project is imported or run. Dead names need vulture
+(``pip install -e '.[dev]'``), and what a person read of its report (``dead_names.toml``).
 """
 
 from __future__ import annotations
@@ -16,6 +19,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[0] = str(
+        Path(__file__).resolve().parents[1]
+    )  # in place of this folder, which has files named as the rooms
+
+from benchmarks import dead_names, replaced_code
 
 ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline")
 #: Longer than this, a function is usually two things.
@@ -32,44 +42,80 @@ _KIND = re.compile(r"^[a-z_]+\.[a-z_]+$")
 
 
 def main() -> None:
-    """Prints the figures of one checkout, one a line."""
+    """Prints the figures of one checkout, or of two beside each other, one a line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--root", type=Path, default=Path(__file__).resolve().parents[1])
-    root = parser.parse_args().root.resolve()
+    parser.add_argument("--beside", type=Path, metavar="DIR", help="an earlier checkout, for the first column")
+    parser.add_argument("--markdown", action="store_true")
+    args = parser.parse_args()
+    root = args.root.resolve()
+    trees = trees_of(root)
+    columns = [figures(root, trees) + replaced_code.now(root, trees)]
+    if args.beside:
+        other = args.beside.resolve()
+        columns.insert(0, figures(other, trees_of(other)) + replaced_code.before(other))
+    rows = [(name, *(str(column[place][1]) for column in columns)) for place, (name, _) in enumerate(columns[0])]
+    if args.markdown:
+        print("| |" + " before | now |" * (len(columns) - 1) + " |" * (2 - len(columns)))
+        print("|---" * (len(columns) + 1) + "|")
+        print("\n".join(f"| {' | '.join(row)} |" for row in rows))
+        return
+    width = max(len(row[1]) for row in rows) + 2
+    for name, *values in rows:
+        print(f"{name:<62} {''.join(f'{value:<{width}}' for value in values)}".rstrip())
+
+
+def trees_of(root: Path) -> dict[Path, ast.Module]:
+    """The syntax trees of the product's files."""
     trees = {
         path: ast.parse(path.read_text(encoding="utf-8")) for room in ROOMS for path in (root / room).rglob("*.py")
     }
     if not trees:
-        sys.exit(f"{root}: no room of Faultline here; give the root of a checkout with --root")
-    for name, value in figures(root, trees):
-        print(f"{name:<58} {value}")
+        sys.exit(f"{root}: no room of Faultline here; give the root of a checkout")
+    return trees
 
 
 def figures(root: Path, trees: dict[Path, ast.Module]) -> list[tuple[str, object]]:
     """The figures in the order of the output."""
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in trees}
     largest = max(lines, key=lambda path: lines[path])
-    functions = long_functions(trees)
-    graph = imports(root, trees)
-    cycles = [group for group in components(graph) if len(group) > 1]
     kinds = spread(root, trees)
     widest = sorted(kinds.items(), key=lambda item: -len(item[1]))[:3]
     sql = {path: count for path, tree in trees.items() if (count := sql_texts(tree))}
     outside = {p: n for p, n in sql.items() if p.relative_to(root).parts[:1] != ("store",) and "kql" not in p.parts}
+    unused = dead_names.dead(root, (*ROOMS, "docs"))
     return [
         ("files (Python, of the product)", len(trees)),
         ("lines (Python, of the product)", sum(lines.values())),
+        ("lines of a file, mean", f"{sum(lines.values()) / len(trees):.0f}"),
         ("largest file", f"{largest.relative_to(root)} ({lines[largest]})"),
-        (f"functions above {LONG_FUNCTION} lines", len(functions)),
-        ("import cycles, TYPE_CHECKING and function-local included", len(cycles)),
-        ("files in the largest of them", max(map(len, cycles), default=0)),
-        ("floors of the longest import path", floors(graph)),
+        (f"functions above {LONG_FUNCTION} lines", len(long_functions(trees))),
+        *shape_of_imports(root, trees),
         ("files flat in correlator/", len(list((root / "correlator").glob("*.py")))),
         ("kinds of facts", len(kinds)),
         ("files that write a kind's name, mean", f"{sum(map(len, kinds.values())) / max(len(kinds), 1):.1f}"),
         ("kinds written in most files", ", ".join(f"{kind} {len(files)}" for kind, files in widest)),
         ("SQL texts outside store/ and queries/kql/", f"{sum(outside.values())} in {len(outside)} files"),
         ("files outside store/ and queries/kql/ that import duckdb", importers(root, trees, "duckdb")),
+        (
+            "dead names (vulture, read by a person), or of tests only",
+            "vulture is not installed" if unused is None else len(unused),
+        ),
+    ]
+
+
+def shape_of_imports(root: Path, trees: dict[Path, ast.Module]) -> list[tuple[str, object]]:
+    """Cycles and floors. A cycle hides floors, so there are three figures: it counts as one; as many as it has files,
+    which no order of its files exceeds; and without the imports that a module does not need to be loaded."""
+    graph = imports(root, trees)
+    cycles = [group for group in components(graph) if len(group) > 1]
+    return [
+        ("imports between files, per file", f"{sum(map(len, graph.values())) / len(graph):.1f}"),
+        ("import cycles, TYPE_CHECKING and function-local included", len(cycles)),
+        ("files in the largest of them", max(map(len, cycles), default=0)),
+        ("floors of the longest import path, a cycle as one", floors(graph)),
+        ("the same, a cycle as all its files (no order has more)", floors(graph, opened=True)),
+        ("the same, of the imports that run when a module is loaded", floors(imports(root, trees, loading=True))),
     ]
 
 
@@ -84,11 +130,19 @@ def long_functions(trees: dict[Path, ast.Module]) -> list[str]:
     ]
 
 
-def statements(tree: ast.AST) -> Iterator[ast.AST]:
-    """All statements under a node, in functions and classes too; expressions, which hold none, are not visited."""
+def statements(tree: ast.AST, *, loading: bool = False) -> Iterator[ast.AST]:
+    """All statements under a node, in functions and classes too; expressions, which hold none, are not visited.
+
+    ``loading``: only those that run when the module is loaded, so none in functions or for type checkers.
+    """
     todo = [tree]
     while todo:
         node = todo.pop()
+        if loading and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if loading and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            todo += node.orelse
+            continue
         for block in ("body", "orelse", "finalbody", "handlers", "cases"):
             inner = getattr(node, block, ())
             todo += inner if isinstance(inner, list) else ()  # a conditional expression's are no lists
@@ -96,12 +150,12 @@ def statements(tree: ast.AST) -> Iterator[ast.AST]:
             yield node
 
 
-def imports(root: Path, trees: dict[Path, ast.Module]) -> dict[str, set[str]]:
-    """Module -> modules of ours that it imports anywhere in its text."""
+def imports(root: Path, trees: dict[Path, ast.Module], *, loading: bool = False) -> dict[str, set[str]]:
+    """Module -> modules of ours that it imports anywhere in its text, or ``loading``: when it is loaded."""
     names = {module_name(root, path): path for path in trees}
     graph: dict[str, set[str]] = {name: set() for name in names}
     for name, path in names.items():
-        for node in statements(trees[path]):
+        for node in statements(trees[path], loading=loading):
             wanted: list[str] = []
             if isinstance(node, ast.Import):
                 wanted = [alias.name for alias in node.names]
@@ -150,15 +204,15 @@ def components(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-def floors(graph: dict[str, set[str]]) -> int:
-    """The number of modules in the longest import path; a cycle counts as one."""
+def floors(graph: dict[str, set[str]], *, opened: bool = False) -> int:
+    """The number of modules in the longest import path; a cycle counts as one, or ``opened``: as all its files."""
     groups = components(graph)
     of = {name: number for number, group in enumerate(groups) for name in group}
 
     @cache
     def height(number: int) -> int:
         below = {of[target] for name in groups[number] for target in graph[name]} - {number}
-        return 1 + max(map(height, below), default=0)
+        return (len(groups[number]) if opened else 1) + max(map(height, below), default=0)
 
     return max(map(height, range(len(groups))), default=0)
 

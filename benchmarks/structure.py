@@ -71,7 +71,8 @@ def drawing(graph: dict[str, set[str]], depth: int) -> str:
     width = max(2 * MARGIN + COLUMN * (len(columns) - 1), 560)
     height = HEAD + ROW * max(map(len, columns.values())) + MARGIN
     circles = sum(1 for group in house.components(graph) if len(group) > 1)
-    title = f"{len(graph)} modules, {len(columns)} floors, {circles} circles, the largest of {max(size.values())} files"
+    title = f"{len(graph)} modules, {len(columns)} floors, "
+    title += f"{circles} circles, the largest of {max(size.values())} files" if circles else "no circle"
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" font-family="sans-serif">',
         f"<title>{title}</title>",

@@ -81,15 +81,6 @@ def load(group: str, admit: Callable[[object, Extension], T]) -> list[T]:
     return found
 
 
-def of_type(kind: type[T]) -> Callable[[object, Extension], T]:
-    """An ``admit`` function for objects of one class."""
-
-    def admit(found: object, extension: Extension) -> T:
-        return expect(found, kind)
-
-    return admit
-
-
 def expect(found: object, kind: type[T]) -> T:
     """Returns ``found`` if it is of this class. Raises ``TypeError`` that names both classes."""
     if not isinstance(found, kind):

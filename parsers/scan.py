@@ -113,12 +113,3 @@ def two_digits(data: Array, at: int) -> int:
     if is_digit(data[at]) and is_digit(data[at + 1]):
         return number(data, at, 2)
     return NOWHERE
-
-
-@part
-def printable_end(data: Array, at: int) -> int:
-    """Where the word that begins here ends."""
-    end = at
-    while is_printable(data[end]):
-        end += 1
-    return end

@@ -45,9 +45,8 @@ BLOCK_ROWS = 256
 #: 480 x 256 lines are one row group of DuckDB (122,880 rows): ``store.duckdb.segments`` explains why a segment has
 #: exactly that size.
 SEGMENT_BLOCKS = 480
-#: With 10 bits per entry and 4 hashes, 1.2 % of the blocks pass by chance.
+#: With 10 bits per entry and a hash for each of ``MULTIPLIERS`` (4), 1.2 % of the blocks pass by chance.
 BITS_PER_ENTRY = 10
-HASHES = 4
 #: With more completions than this, half a word is useless as a test.
 MOST_WORDS = 64
 FOLDS_TO_ASCII = ("\u0130", "\u212a", "\u017f")

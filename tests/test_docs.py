@@ -67,6 +67,23 @@ def test_every_linked_file_exists(page: Path) -> None:
     assert not missing
 
 
+def test_sections_of_measurements_that_are_linked_exist_and_have_a_date() -> None:
+    headings = re.findall(r"^#{2,3} (.*)$", text(DOCS / "measurements.md"), re.MULTILINE)
+    known = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    linked = {anchor for page in PAGES for anchor in re.findall(r"\(measurements\.md#([^)]+)\)", text(page))}
+    assert linked and linked - known == set()
+    dated = re.compile(r"\d{1,2} (?:October|November|December)|20\d\d-\d\d-\d\d")
+    assert [heading for heading in headings if not dated.search(heading)] == []
+
+
+def test_every_benchmark_is_in_the_table() -> None:
+    files = {p.name for p in (ROOT / "benchmarks").glob("*.py") if "__main__" in text(p)}
+    rows = re.findall(
+        r"^\| `python benchmarks/(\w+\.py)[^|]*(?:\|[^|]*){3}\|$", text(DOCS / "benchmarks.md"), re.MULTILINE
+    )
+    assert set(rows) == files
+
+
 def test_the_targets_of_make_that_the_readme_names_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", text(ROOT / "Makefile"), re.MULTILINE))
     named = set(re.findall(r"\bmake ([a-z]+)", text(ROOT / "README.md")))
@@ -176,7 +193,7 @@ def test_the_report_of_the_docs_is_written() -> None:
 
 
 def _run(code: str) -> dict[str, Any]:
-    namespace: dict[str, Any] = {"__name__": "example"}
+    namespace: dict[str, Any] = {"__name__": "example", "__file__": str(DOCS / "example.py")}
     exec(compile(code, "docs/extending.md", "exec"), namespace)
     return namespace
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import house
+from benchmarks import dead_names, house
 from correlator.edges import load
 from correlator.edges.conditions import registry as requirements
 from correlator.edges.conditions.declaration import declared
@@ -474,3 +474,68 @@ def test_every_data_file_is_in_the_wheel(room: str) -> None:
     files = {p.relative_to(ROOT / room) for p in (ROOT / room).rglob("*") if p.suffix in (".toml", ".csv")}
     packed = {p.relative_to(ROOT / room) for glob in data[room] for p in (ROOT / room).glob(glob)}
     assert files == packed
+
+
+def test_no_name_is_dead_but_those_that_a_person_read() -> None:
+    """What vulture reports is in ``benchmarks/dead_names.toml``, and what is there is still reported."""
+    found = dead_names.reported(ROOT, (*ROOMS, "docs"))
+    assert found is not None, "vulture is missing: pip install -c constraints.txt -e '.[dev]'"
+    used, kept, used_before = dead_names.listed()
+    assert found - used - kept - used_before == set(), "unused: delete it, or say in the list what uses it"
+    assert (used | kept) - found == set(), "in use, or gone: take it from the list"
+
+
+def test_a_cycle_hides_floors(tmp_path: Path) -> None:
+    """A cycle of two between a top and a bottom, one import of which is in a function."""
+    texts = {"top": "from parsers import one\n", "one": "from parsers import two\n", "bottom": "",
+             "two": "from parsers import bottom\n\n\ndef f():\n    from parsers import one\n"}  # fmt: skip
+    (tmp_path / "parsers").mkdir()
+    for name, text in texts.items():
+        (tmp_path / "parsers" / f"{name}.py").write_text(text)
+    shape = dict(house.shape_of_imports(tmp_path, house.trees_of(tmp_path)))
+    floors = [value for name, value in shape.items() if "floors" in name or "the same" in name]
+    assert floors == [3, 4, 4]
+
+
+def test_make_bench_runs_every_benchmark_that_needs_no_argument() -> None:
+    (listed,) = re.findall(r"^BENCH := (.*)$", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    commands = {
+        path.stem: path for path in (ROOT / "benchmarks").glob("*.py")
+        if "__main__" in path.read_text(encoding="utf-8")
+    }  # fmt: skip
+    assert set(listed.split()) == {name for name, path in commands.items() if not _needs_an_argument(path)}
+
+
+def _needs_an_argument(path: Path) -> bool:
+    """Whether its parser of the command line has an argument that must be given."""
+    for call in (node for node in nodes_of(path) if isinstance(node, ast.Call)):
+        options = {one.arg: one.value.value for one in call.keywords if isinstance(one.value, ast.Constant)}
+        if options.get("required"):
+            return True
+        named = call.args[0].value if call.args and isinstance(call.args[0], ast.Constant) else None
+        is_argument = isinstance(call.func, ast.Attribute) and call.func.attr == "add_argument"
+        if (
+            is_argument
+            and isinstance(named, str)
+            and not named.startswith("-")
+            and options.get("nargs") not in ("*", "?")
+        ):
+            return True
+    return False
+
+
+#: The pictures show the shape of the imports. With a tenth more modules it may be another: draw them again.
+PICTURE_IS_OLD = 0.1
+
+
+@pytest.mark.parametrize("room", ["correlator", "queries"])
+def test_the_pictures_of_the_imports_are_of_this_tree(room: str) -> None:
+    """The text beside a picture has the number in the picture, and that is the tree's within a tenth."""
+    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    (beside,) = re.findall(rf"!\[The[^\]]* now: ([^\]]*)\]\(imports-{room}-now\.svg\)", page)
+    picture = (ROOT / "docs" / f"imports-{room}-now.svg").read_text(encoding="utf-8")
+    (title,) = re.findall(r"^<title>(.*)</title>$", picture, re.MULTILINE)
+    drawn = int(title.split(" modules")[0])
+    assert f"{drawn} modules" in beside and ("no circle" in beside) == ("no circle" in title)
+    assert picture.count("</title></circle>") == drawn, "a dot a module"
+    assert abs(len(list((ROOT / room).rglob("*.py"))) / drawn - 1) < PICTURE_IS_OLD

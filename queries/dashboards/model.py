@@ -7,9 +7,6 @@ from pathlib import Path
 
 #: A page is this many columns wide.
 COLUMNS = 12
-#: How the range of the page applies to a panel's query. ``within``: every table is limited to it; ``until``: only its
-#: end is, so that the newest state before it is found; ``none``: not at all.
-RANGES = ("within", "until", "none")
 #: How an answer is shown; ``table``: its rows only. The others are kinds of ``render``.
 CHARTS = (
     "table", "card", "timechart", "linechart", "anomalychart", "areachart", "stackedareachart", "columnchart", "barchart",
@@ -43,6 +40,8 @@ class Panel:
     description: str = ""
     chart: str = ""
     width: int = COLUMNS
+    #: How the range of the page applies to the query. ``within``: every table is limited to it; ``until``: only its end
+    #: is, so that the newest state before it is found; ``none``: not at all.
     range: str = "within"
     saved: str = ""
     #: Parameters of the query that follow the page's range: ``since`` is how far back it begins, ``step`` the width of a
