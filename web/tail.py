@@ -24,7 +24,7 @@ from fastapi.responses import HTMLResponse, StreamingResponse
 from queries import kql
 from web import pages
 from web.access import read_audit
-from web.access.gate import still_admitted
+from web.access.authentication import still_admitted
 from web.api import MOST_BYTES, Asked, client_of, kql_problem
 from web.problems import ProblemError
 from web.shaping import wire

@@ -23,7 +23,7 @@ from joserfc.errors import JoseError
 from joserfc.jwk import OctKey
 
 from web.access.addresses import is_loopback
-from web.access.gate import IdentityError
+from web.access.authentication import IdentityError
 from web.access.people import Person, Role
 from web.access.settings import SlurmIdentity
 
