@@ -42,7 +42,7 @@ def register(app: typer.Typer) -> None:
 
 def backup(dest: Dest, data: Data = None, server: Server = None, config: ConfigFile = None) -> None:
     """Copy a store, also of a running service, into an empty or new folder."""
-    from faultline import access
+    from faultline import backends
     from faultline.config import load
     from faultline.defaults import DEFAULT_LISTEN
     from faultline.remote import Service
@@ -53,7 +53,7 @@ def backup(dest: Dest, data: Data = None, server: Server = None, config: ConfigF
     asked = server or (None if data or config else os.environ.get("FAULTLINE_SERVER"))
     if asked:
         found = _by_service(Service(asked, patience_s=PATIENCE_S), dest)
-    elif data is None and config is None and access.is_listening(DEFAULT_LISTEN):
+    elif data is None and config is None and backends.is_listening(DEFAULT_LISTEN):
         default = f"http://{DEFAULT_LISTEN}"
         found = _by_service(Service(default, named=False, patience_s=PATIENCE_S), dest)
     else:

@@ -24,7 +24,7 @@ from faultline.backup_command import PROOF, ROUTE, described, named
 from store.door import Door
 from store.errors import StoreError
 from web.access.audit import address_of, audit_of
-from web.access.gate import asking
+from web.access.authentication import asking
 from web.problems import ProblemError
 
 #: The copy waits at most this many seconds until what was received is stored: files of the spool make it longer.

@@ -8,22 +8,22 @@ import re
 import sys
 from pathlib import Path
 
-from faultline.access import Access
+from faultline.backends import Backend
 from faultline.failure import CommandError
 
 _NO_FILE_NAME = re.compile(r"[^\w.#-]")
 
 
-def save(access: Access, incident_id: str, out: Path | None, *, redacted: bool) -> None:
+def save(backend: Backend, incident_id: str, out: Path | None, *, redacted: bool) -> None:
     """Writes the bundle to ``out``, by default ID.html in the current folder, readable by its owner only.
 
     The file appears whole or not at all; one of that name is replaced. Its digest goes to stderr. Raises
     ``CommandError``.
     """
     try:
-        body = access.bundle(incident_id, redacted=redacted)
+        body = backend.bundle(incident_id, redacted=redacted)
     finally:
-        access.close()
+        backend.close()
     path = out or Path(_NO_FILE_NAME.sub("_", incident_id).lstrip(".") + ".html")
     draft = path.with_name(f".{path.name}.{os.getpid()}.draft")
     try:

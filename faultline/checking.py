@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from collector.hook_spool import spool_problem
 from collector.identity.cluster_aliases import names
 from faultline import installed
-from faultline.access import open_for_reading
+from faultline.backends import open_for_reading
 from faultline.cluster_doubts import two_names
 from faultline.config import Config, load
 from faultline.failure import CommandError
@@ -151,7 +151,7 @@ def _extensions() -> None:
 def _ways_in(settings: Config, file: Path | None) -> tuple[list[str], list[str]]:
     """Whether the files for HTTPS and for sign-in are usable, what would be refused, and what is open."""
     from faultline import exposure, tls
-    from faultline.gate import people_of, slurm_of
+    from faultline.authentication import people_of, slurm_of
 
     wrong, users = [], None
     try:

@@ -247,15 +247,15 @@ def incidents(
 ) -> None:
     """What happened, oldest first; with --bundle one incident as a file."""
     from faultline import bundling, incident_filter, terminal
-    from faultline.access import choose
+    from faultline.backends import choose
 
     if bundle is not None:
         bundling.save(choose(data, server), bundle, out, redacted=redact)
         return
     choice(format, ("table", "json"))
     low, high = span(since, until)
-    with closing(choose(data, server)) as access:
-        found = access.result()
+    with closing(choose(data, server)) as backend:
+        found = backend.result()
     stored = found["incidents"]
     found["incidents"] = [i for i in stored if incident_filter.touches(i, low, high, host, job)]
     if job:
@@ -276,12 +276,12 @@ def why(
     format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
 ) -> int:
     """The verdict on one job run, its evidence, and why rival causes were rejected."""
-    from faultline.access import choose
+    from faultline.backends import choose
     from faultline.query import explain_job
 
     choice(format, ("text", "json"))
-    with closing(choose(data, server)) as access:
-        return explain_job(access, jobid, format)
+    with closing(choose(data, server)) as backend:
+        return explain_job(backend, jobid, format)
 
 
 @app.command(epilog="Example: faultline node gpu042 --format json")
@@ -292,12 +292,12 @@ def node(
     format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
 ) -> None:
     """Whether a node is fit for a job, with reasons, its states, open incidents, and what to do."""
-    from faultline.access import choose
+    from faultline.backends import choose
     from faultline.node import show
 
     choice(format, ("text", "json"))
-    with closing(choose(data, server)) as access:
-        show(access, name, format)
+    with closing(choose(data, server)) as backend:
+        show(backend, name, format)
 
 
 @app.command(epilog="Example: faultline trace nodes/gpu042/syslog:1181")
@@ -308,12 +308,12 @@ def trace(
     format: Annotated[str, typer.Option("--format", help="text or json.")] = "text",
 ) -> None:
     """One line's way: its times, who can have written it, how it was read, what cites it."""
-    from faultline.access import choose
+    from faultline.backends import choose
     from faultline.trace import show
 
     choice(format, ("text", "json"))
-    with closing(choose(data, server)) as access:
-        show(access, line_id, format)
+    with closing(choose(data, server)) as backend:
+        show(backend, line_id, format)
 
 
 @app.command(epilog="Example: faultline report failure-patterns --since 7d --format html --out week.html")
@@ -328,7 +328,7 @@ def report(
     out: Annotated[Path | None, typer.Option(help="Write to a file.")] = None,
 ) -> None:
     """Failure-pattern reports."""
-    from faultline.access import choose
+    from faultline.backends import choose
     from queries import reports
 
     if listing:
@@ -340,8 +340,8 @@ def report(
         raise CommandError(f"report {name or '?'}: unknown; known are {', '.join(sorted(reports.all_reports()))}{near}")
     choice(format, ("html", "md", "json"))
     low, high = span(since, until)
-    with closing(choose(data, server)) as access:
-        text = access.report(name, low, high, format)
+    with closing(choose(data, server)) as backend:
+        text = backend.report(name, low, high, format)
     if out is None:
         print(text)
         return
@@ -361,13 +361,13 @@ def sources(
     outputs: Annotated[bool, typer.Option("--outputs", help="Each file of job output, not one row a host.")] = False,
 ) -> int:
     """Who sends data: last seen, lag, rate, blind periods. Exit 1 if a source is silent or a batch was set aside."""
-    from faultline.access import choose
+    from faultline.backends import choose
     from faultline.sources import list_sources
 
     choice(format, ("table", "json"))
     choice(only or "late", ("late", "silent", "unparsed", "ahead"), "--only")
-    with closing(choose(data, server)) as access:
-        return list_sources(access.sources(search, outputs=outputs), format, only)
+    with closing(choose(data, server)) as backend:
+        return list_sources(backend.sources(search, outputs=outputs), format, only)
 
 
 @app.command(epilog="Examples: faultline agent --config /etc/faultline/agent.toml; faultline agent --help")

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+from faultline.authentication import begun_by_hand, may_begin, people_of
 from faultline.config import Config
 from faultline.failure import CommandError
-from faultline.gate import begun_by_hand, may_begin, people_of
+from web.access.authentication import Authentication
 from web.access.first import LASTING_S, FirstLink
-from web.access.gate import Gate
 
 
-def offer(config: Config, gate: Gate | None, address: str) -> str | None:
+def offer(config: Config, authentication: Authentication | None, address: str) -> str | None:
     """The message at the service's start if nobody can sign in yet; None if somebody can, or sign-in is not needed."""
     access = config.access
-    if gate is None or access is None or access.users is None or gate.users.people:
+    if authentication is None or access is None or access.users is None or authentication.users.people:
         return None
     if access.provider is not None or access.proxies:  # these people sign in elsewhere
         return None
     if not may_begin(access):
         return f"Nobody can sign in yet; {begun_by_hand(access, access.users)}"
     try:
-        return _invitation(config, gate.first.make(), address)
+        return _invitation(config, authentication.first.make(), address)
     except OSError as error:
         return f"Nobody can sign in yet, and {config.data} takes no link: {error.strerror}; {begun_by_hand(access, access.users)}"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from collector.ingest import Ingest, Options, Report
 from faultline import terminal
-from faultline.access import open_for_writing
+from faultline.backends import open_for_writing
 from faultline.clock_watch import ClockWatch
 from faultline.config import load
 from faultline.defaults import DEFAULT_DATA

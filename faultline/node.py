@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from faultline.access import Access
+from faultline.backends import Backend
 from faultline.terminal import console
 from faultline.why_text import short_time
 from parsers.visible import visible
@@ -15,19 +15,19 @@ STATES_SHOWN = 12
 _STYLE = {"fit": "green", "doubtful": "yellow", "unfit": "red"}
 
 
-def show(access: Access, name: str, form: str) -> None:
+def show(backend: Backend, name: str, form: str) -> None:
     """Prints the answer as ``form``: text or json. Raises ``CommandError`` for an unknown node."""
-    found = about(access, name)
+    found = about(backend, name)
     if form == "json":
         print(json.dumps(found, indent=1, sort_keys=True))
     else:
         _print(found)
 
 
-def about(access: Access, name: str) -> dict[str, Any]:
+def about(backend: Backend, name: str) -> dict[str, Any]:
     """The answer of ``GET /api/v1/nodes/NAME/fitness``, and more of the node: ``states`` (newest first), its open
     ``incidents``, ``advice``."""
-    fitness, node, repairs = access.node(name)
+    fitness, node, repairs = backend.node(name)
     named = {reason["evidence"].removeprefix("incident ") for reason in fitness["reasons"]}
     incidents = [one for one in node["incidents"] if one.get("status") == "provisional" or one["id"] in named]
     rooted = [one for one in incidents if one["root_cause"]["host"] == node["host"]]

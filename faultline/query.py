@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from faultline import why_remote
-from faultline.access import Access, Remote, choose
+from faultline.backends import Backend, Remote, choose
 from faultline.failure import CommandError
 from faultline.why_remote import named_run
 from store.run_names import UNNAMED, parted
@@ -63,7 +63,7 @@ def query_text(kql: str | None, file: Path | None, saved_name: str | None) -> st
 
 def ask(text: str, options: Options) -> int:
     """Runs a query and prints the answers of its tabular statements, in order."""
-    from faultline import history
+    from faultline import query_history
     from queries import kql
 
     values: dict[str, Any] = {}
@@ -73,14 +73,14 @@ def ask(text: str, options: Options) -> int:
             raise CommandError(f"--parameter {item}: write NAME=VALUE")
         values[name] = value
     try:
-        access = choose(options.data, options.server)
+        backend = choose(options.data, options.server)
         try:
             if options.explain:
-                print(access.explain(text, values), end="")
+                print(backend.explain(text, values), end="")
                 return 0
-            answer = access.query(text, values, options.max_rows, options.timeout_s)
+            answer = backend.query(text, values, options.max_rows, options.timeout_s)
         finally:
-            access.close()
+            backend.close()
     except kql.KqlError as error:
         hint = f"to run the queries of this file: --file {text}" if _is_file(text) else ""
         reason = str(error)
@@ -90,7 +90,7 @@ def ask(text: str, options: Options) -> int:
             hint = f"\n{hint}"
         sys.stderr.write(f"faultline: {reason}{hint}\n")
         return 2
-    history.keep(text, answer.elapsed_ms, len(answer.rows))
+    query_history.keep(text, answer.elapsed_ms, len(answer.rows))
     _print([*answer.others, answer], options.form)
     return 0
 
@@ -132,29 +132,29 @@ def list_saved() -> None:
 
 def show_history() -> None:
     """Prints earlier queries, oldest first."""
-    from faultline import history
+    from faultline import query_history
 
-    for entry in history.entries():
+    for entry in query_history.entries():
         print(f"{entry.get('time', '')}\t{entry.get('rows', '')}\t{' '.join(str(entry['query']).split())}")
 
 
-def explain_job(access: Access, key: str, form: str) -> int:
+def explain_job(backend: Backend, key: str, form: str) -> int:
     """Exit 0 with a verdict, 1 if the job ended well or its verdict is unknown, 2 if there is no such job."""
     from faultline import terminal
 
-    if isinstance(access, Remote):
-        return why_remote.explain(access.service, key, form, terminal.Styled())
+    if isinstance(backend, Remote):
+        return why_remote.explain(backend.service, key, form, terminal.Styled())
     key = named_run(key)
-    found = access.result()
+    found = backend.result()
     key = _of_cluster(key, found["verdicts"])
     verdict = found["verdicts"].get(key)
     if verdict is None:
-        runs = [r for r in access.run_keys() if r["run_key"] == key or r["run_key"].split("#")[0].split("@")[0] == key]
+        runs = [r for r in backend.run_keys() if r["run_key"] == key or r["run_key"].split("#")[0].split("@")[0] == key]
         others = [k for k in found["verdicts"] if k.split("#")[0].split("@")[0] == key.split("#")[0]]
         if others and not any(r["run_key"] == key for r in runs):
             raise CommandError(f"job {key}: no such run; there are verdicts on {', '.join(others)}")
         if not runs:
-            known = {str(r["run_key"]) for r in access.run_keys()} | set(found["verdicts"])
+            known = {str(r["run_key"]) for r in backend.run_keys()} | set(found["verdicts"])
             near = difflib.get_close_matches(key, sorted(known), n=3, cutoff=0.7)
             meant = f"did you mean {', '.join(near)}?" if near else "was its accounting or slurmctld.log ingested?"
             raise CommandError(f"job {key}: not known to this store; {meant}")
@@ -166,8 +166,8 @@ def explain_job(access: Access, key: str, form: str) -> int:
             print(f"Job {key} needs no explanation: {states}.{earlier}")
         return 1
     incident = next((i for i in found["incidents"] if i["id"] == verdict["incident_id"]), None)
-    access.attach_blocks(key, verdict["evidence"])
-    differs = access.since_last_good(key)
+    backend.attach_blocks(key, verdict["evidence"])
+    differs = backend.since_last_good(key)
     if form == "json":
         print(why_remote.as_json(key, verdict, incident, differs))
     else:

@@ -54,7 +54,7 @@ from store.errors import StoreError
 from store.files import remove_left
 from store.line_order import SEGMENT_ROWS
 from web.access.audit import QUIET_S, Audit
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.own import OwnReader
 from web.api import Read
 from web.timerange import parse_time
@@ -88,10 +88,14 @@ class Service(Collector):
     """The running parts. ``tick()`` is one round of accepting hooks and correlating; tests call it directly."""
 
     def __init__(
-        self, config: Config, store: Door, receiving: Receiving | None = None, gate: Gate | None = None
+        self,
+        config: Config,
+        store: Door,
+        receiving: Receiving | None = None,
+        authentication: Authentication | None = None,
     ) -> None:
         self.config = config
-        self.gate = gate
+        self.authentication = authentication
         self.store = store
         self.receiving = receiving
         places = Places(state_save=config.hooks.state_save, slurmd_spool=config.hooks.slurmd_spool)
@@ -413,7 +417,7 @@ def build_app(service: Service) -> Any:
     settings = {"reports": listing, "cluster": service.config.cluster, "user_header": service.config.user_header,
                 "data": str(service.config.data.absolute()), "dashboards": service.config.dashboards, "queries": service.config.queries, "correlating": correlating_of(service.config)}  # fmt: skip
     audit = Audit(service.config.data / AUDIT_FILE)
-    app = create_app(service.store, settings=settings, gate=service.gate, audit=audit)
+    app = create_app(service.store, settings=settings, authentication=service.authentication, audit=audit)
     service.scheduler.add_job(audit.settle, "interval", seconds=QUIET_S, coalesce=True, id="audit")
     if service.receiving is not None and (enroller := service.receiving.enroller) is not None:
         enroller.audit = audit

@@ -23,10 +23,10 @@ import uvicorn
 from collector import supervised
 from collector.priority import go_first, lower_priority
 from faultline import collection, exposure, first, installed, private, tls
+from faultline.authentication import authentication_of
 from faultline.config import Config
 from faultline.connections import Server, connections_of
 from faultline.failure import CommandError
-from faultline.gate import gate_of
 from faultline.receiving import Front, Receiving
 from faultline.service import Service, build_app
 from faultline.watching import Watch
@@ -35,7 +35,7 @@ from parsers.compiled import release
 from store.door import Door
 from store.errors import StoreError, StoreHeld
 from store.files import SERVICE_FILE
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 
 log = structlog.get_logger()
 
@@ -79,7 +79,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
         log.warning(warning)
     sys.setswitchinterval(SWITCH_S)
     go_first()
-    gate, secured = gate_of(config), tls.options(config.tls)
+    authentication, secured = authentication_of(config), tls.options(config.tls)
     listener = _bind(config)
     host, port = listener.getsockname()[:2]
     shown = f"{config.scheme}://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
@@ -87,7 +87,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     receiving = Receiving(config, listeners=listeners, connections=connections_of(config))
     front = Front(receiving, f"{config.data}: the store is held by another process; batches wait in the spool")
     note = config.data / SERVICE_FILE
-    parts = _Parts(config, receiving, front, note, shown, gate)
+    parts = _Parts(config, receiving, front, note, shown, authentication)
     if store is not None:
         parts.begin(store)
     else:
@@ -96,7 +96,9 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     watch = Watch(receiving, lambda: parts.service)
     server = _server(config, front, receiving, secured)
     threading.Thread(
-        target=_announce, args=(server, shown + first_page, receiving, first.offer(config, gate, shown)), daemon=True
+        target=_announce,
+        args=(server, shown + first_page, receiving, first.offer(config, authentication, shown)),
+        daemon=True,
     ).start()
     with suppress(ValueError):  # not the main thread: the caller ends us in another way
         signal.signal(signal.SIGTERM, _request_stop)
@@ -148,14 +150,14 @@ class _Parts:
     """The parts that start when the store is open, and end in the right order."""
 
     def __init__(self, config: Config, receiving: Receiving, front: Front, note: Path, address: str,
-                 gate: Gate | None) -> None:  # fmt: skip
-        self.config, self.receiving, self.front, self.gate = config, receiving, front, gate
+                 authentication: Authentication | None) -> None:  # fmt: skip
+        self.config, self.receiving, self.front, self.authentication = config, receiving, front, authentication
         self.note, self.address = note, address
         self.service: Service | None = None
         self._ending = threading.Event()
 
     def begin(self, store: Door) -> None:
-        self.service = Service(self.config, store, self.receiving, self.gate)
+        self.service = Service(self.config, store, self.receiving, self.authentication)
         pages = build_app(self.service)
         installed.load_all()  # what is wrong is logged here once, and not by each worker
         gc.collect()

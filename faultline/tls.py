@@ -17,7 +17,7 @@ from collector.intake import CERTIFICATE, NAMES, PORT
 from faultline.config import Config, Tls
 from faultline.failure import CommandError
 from web.access.addresses import Networks, plain
-from web.access.gate import PEER
+from web.access.authentication import PEER
 
 App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 

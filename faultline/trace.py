@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from faultline.access import Access
+from faultline.backends import Backend
 from faultline.failure import CommandError
 from faultline.terminal import console
 from parsers.engine import LineParser
@@ -23,24 +23,24 @@ _WRITERS = {
 Row = dict[str, Any]
 
 
-def show(access: Access, line_id: str, form: str) -> None:
+def show(backend: Backend, line_id: str, form: str) -> None:
     """Prints the answer as ``form``: text or json. Raises ``CommandError`` for a line that is not stored."""
-    found = about(access, line_id)
+    found = about(backend, line_id)
     if form == "json":
         print(json.dumps(found, indent=1, sort_keys=True))
     else:
         _print(found)
 
 
-def about(access: Access, line_id: str) -> Row:
+def about(backend: Backend, line_id: str) -> Row:
     """The line's way. ``line_id``: FILE:LINE as pages and ``why`` print it, or the id of an event.
 
     ``times``: when it was written (by its own clock), received, and known; ``read``: how it was read, in sentences;
     ``event``, ``incidents`` and ``verdicts``: what was made of it. What is not known is null.
     """
-    conclusions = access.result()
+    conclusions = backend.result()
     file, number = _place(line_id, conclusions)
-    row = access.line(file, number)
+    row = backend.line(file, number)
     if row is None:
         raise CommandError(f"{line_id}: no line {number} of {file} is stored; faultline sources lists the files")
     cited = [one for one in _events(conclusions) if _is_of(one[2], file, number)]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import structlog
 
-from faultline.access import open_for_writing
+from faultline.backends import open_for_writing
 from faultline.clock_watch import ClockWatch
 from faultline.config import Config, load
 from faultline.config import Store as StoreSettings

@@ -21,7 +21,7 @@ from store.door import Asks
 from web import axis as axes
 from web import job_accounting, job_environment, job_software, pace, triage
 from web.access import read_audit
-from web.access.gate import asking
+from web.access.authentication import asking
 from web.access.own import OwnReader
 from web.access.people import Role
 from web.axis_ends import hops_of

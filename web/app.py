@@ -39,7 +39,7 @@ from web import (
     what_if,
 )
 from web.access.audit import Audit
-from web.access.gate import Gate, Guard
+from web.access.authentication import Authentication, Guard
 from web.access.read_audit import ReadAudit
 from web.access.rights import allowed
 from web.assets import PATH, assets
@@ -186,20 +186,20 @@ def operations(app: FastAPI) -> None:
         return PlainTextResponse(app.state.metrics.text(), media_type=CONTENT_TYPE)
 
 
-def guard(app: FastAPI, gate: Gate) -> None:
+def guard(app: FastAPI, authentication: Authentication) -> None:
     """Requires a known user.
 
     The cookie of the second middleware lasts from the redirect to a provider until the return.
     """
-    if gate.provider is not None:
+    if authentication.provider is not None:
         from web.access.provider import Client  # importing Authlib takes a third of a second
 
-        app.state.provider = Client(gate.provider)
+        app.state.provider = Client(authentication.provider)
         app.add_middleware(
-            SessionMiddleware, secret_key=gate.sessions.key.hex(), session_cookie="faultline_provider", max_age=600, same_site="lax",
-            https_only=(gate.public_url or "").startswith("https:"),
+            SessionMiddleware, secret_key=authentication.sessions.key.hex(), session_cookie="faultline_provider", max_age=600, same_site="lax",
+            https_only=(authentication.public_url or "").startswith("https:"),
         )  # fmt: skip
-    app.add_middleware(Guard, gate=gate)
+    app.add_middleware(Guard, authentication=authentication)
 
 
 @cache
@@ -230,13 +230,17 @@ def _routes() -> list[BaseRoute]:
 
 
 def create_app(
-    store: Asks, *, settings: Mapping[str, object] | None = None, gate: Gate | None = None, audit: Audit | None = None
+    store: Asks,
+    *,
+    settings: Mapping[str, object] | None = None,
+    authentication: Authentication | None = None,
+    audit: Audit | None = None,
 ) -> FastAPI:
     """The web application over one store.
 
     ``settings``: ``reports`` (list or function), ``cluster`` (name shown), ``user_header`` (the header in which a proxy
     in front names the user), ``dashboards`` and ``queries`` (a site's own files or folders), ``correlating`` (``settings`` and
-    ``edges`` of the service's engine). ``gate``: the access control; None: open to everybody. ``audit``: the audit log; None: no
+    ``edges`` of the service's engine). ``authentication``: the access control; None: open to everybody. ``audit``: the audit log; None: no
     log.
     """
     app = FastAPI(
@@ -256,9 +260,9 @@ def create_app(
         if page.router is not None:
             app.include_router(page.router)
     app.mount(PATH, assets(), name="static")
-    app.state.gate, app.state.audit, app.state.reads = gate, audit or Audit(), ReadAudit()
-    if gate is not None:
-        gate.audit = app.state.audit
-        guard(app, gate)
+    app.state.authentication, app.state.audit, app.state.reads = authentication, audit or Audit(), ReadAudit()
+    if authentication is not None:
+        authentication.audit = app.state.audit
+        guard(app, authentication)
     app.add_middleware(Envelope, metrics=app.state.metrics)
     return app

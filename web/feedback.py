@@ -15,7 +15,7 @@ from correlator.learning import feedback
 from store.questions import incidents as incident_questions
 from store.questions import runs
 from web.access.audit import address_of, audit_of
-from web.access.gate import asking
+from web.access.authentication import asking
 from web.api import Read
 from web.problems import ProblemError
 from web.shaping import wire

@@ -41,7 +41,7 @@ from web import (
     what_if,
 )
 from web.access import read_audit
-from web.access.gate import asking
+from web.access.authentication import asking
 from web.access.people import Person, Role
 from web.assets import assets
 from web.feedback import asker, remembered

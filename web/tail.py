@@ -25,7 +25,7 @@ from queries import kql
 from store.door import Asks
 from web import pages
 from web.access import read_audit
-from web.access.gate import still_admitted
+from web.access.authentication import still_admitted
 from web.api import MOST_BYTES, client_of, kql_problem
 from web.problems import ProblemError
 from web.shaping import wire

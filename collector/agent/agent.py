@@ -25,13 +25,14 @@ from typing import Any
 from collector.agent import wire
 from collector.agent.batch import Loss
 from collector.agent.config import Config
+from collector.agent.console import log
 from collector.agent.failure import AgentError
 from collector.agent.gate.keeper import OFF, Keeper
 from collector.agent.instance import SERVICE_S, Enrolment, RootConnection
 from collector.agent.runner import Runner, SlowLane, Status
 from collector.agent.sender import Answer, Connection, Sender
 from collector.agent.source import Context, Reading
-from collector.agent.spool import Spool
+from collector.agent.spool import AgentSpool
 
 VERSION = "0.1.0"
 #: Length of a turn while lines flow, and while few or none do. The first bounds the delay, both bound the wake-ups.
@@ -78,7 +79,7 @@ class Agent:
     def __init__(self, config: Config, context: Context | None = None) -> None:
         self.config = config
         self.context = context or Context(host=config.host, node_names=config.node_names)
-        self.spool = Spool(Path(config.spool), int(config.spool_mb * 1024 * 1024), self._loss_report)
+        self.spool = AgentSpool(Path(config.spool), int(config.spool_mb * 1024 * 1024), self._loss_report)
         self.started = self.context.now()
         self.stopping = threading.Event()
         self._inbox: queue.Queue[tuple[str, Reading]] = queue.Queue(INBOX)
@@ -356,9 +357,7 @@ class Agent:
         resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         if resident <= self.config.memory_mb * 1024 * 1024:
             return
-        sys.stderr.write(
-            f"faultline agent: {resident >> 20} MB resident, memory_mb is {self.config.memory_mb:g}: starting anew\n"
-        )
+        log(f"{resident >> 20} MB resident, memory_mb is {self.config.memory_mb:g}: starting anew")
         self._restart = True
         self.stop()
 
@@ -369,7 +368,7 @@ def lower_priority(config: Config) -> None:
     try:
         os.setpriority(os.PRIO_PROCESS, 0, max(config.nice, os.getpriority(os.PRIO_PROCESS, 0)))
     except OSError:
-        sys.stderr.write(f"faultline agent: nice {config.nice} was refused; going on as it is\n")
+        log(f"nice {config.nice} was refused; going on as it is")
     if config.cpus:
         try:
             os.sched_setaffinity(0, config.cpus)

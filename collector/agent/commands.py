@@ -6,14 +6,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import sys
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from collector.agent.config import DEFAULT_CONFIG, Config, load
+from collector.agent.console import complain, say
 from collector.agent.failure import AgentError
-from collector.agent.strangers import visible
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,20 +26,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return int(given.run(given))
     except AgentError as error:
-        _complain(f"faultline: {error}")
+        complain(f"faultline: {error}")
         return 2
     except KeyboardInterrupt:
         return 130
-
-
-def _say(line: str) -> None:
-    """Prints a line for the user. Untrusted text, such as file names and a log's first line, cannot control the
-    terminal."""
-    print(visible(line))
-
-
-def _complain(line: str) -> None:
-    sys.stderr.write(f"{visible(line)}\n")
 
 
 def _with_verb(arguments: Sequence[str]) -> list[str]:
@@ -102,7 +91,7 @@ def _enroll(given: argparse.Namespace) -> int:
         cluster=given.cluster, controller=given.controller, spool=given.spool, ask=not given.image, force=given.force,
         instance=given.instance,
     ):  # fmt: skip
-        _complain(line)
+        complain(line)
     return 0
 
 
@@ -124,9 +113,9 @@ def _status(given: argparse.Namespace) -> int:
 
 def _print_status(found: dict[str, object], running: bool) -> None:
     spool, delivery = dict(found["spool"]), dict(found["delivery"])  # type: ignore[call-overload]
-    _say(f"agent     {'running' if running else 'NOT RUNNING'} as of {found['at']}, version {found['version']}")
-    _say(f"delivery  {delivery['trouble'] or 'ok'}; {delivery['lines']} lines in {delivery['batches']} batches")
-    _say(f"spool     {spool['batches']} batches wait, {spool['bytes']} of {spool['cap']} bytes, "
+    say(f"agent     {'running' if running else 'NOT RUNNING'} as of {found['at']}, version {found['version']}")
+    say(f"delivery  {delivery['trouble'] or 'ok'}; {delivery['lines']} lines in {delivery['batches']} batches")
+    say(f"spool     {spool['batches']} batches wait, {spool['bytes']} of {spool['cap']} bytes, "
          f"{spool['dropped_lines']} lines dropped{'; ' + spool['trouble'] if spool['trouble'] else ''}")  # fmt: skip
     gate = found.get("gate")
     if isinstance(gate, dict):
@@ -134,9 +123,9 @@ def _print_status(found: dict[str, object], running: bool) -> None:
         why = "; ".join(gate["reasons"])
         if gate["trouble"] and gate["trouble"] not in why:
             why = "; ".join(filter(None, (why, gate["trouble"])))
-        _say(f"gate      {gate['fitness'] or 'no answer yet'} ({gate['mode']}{refuses}){': ' + why if why else ''}")
+        say(f"gate      {gate['fitness'] or 'no answer yet'} ({gate['mode']}{refuses}){': ' + why if why else ''}")
     for source in found["sources"]:  # type: ignore[attr-defined]
-        _say(f"  {source['name']:<12} {source['state']:<7} {source['detail']}")
+        say(f"  {source['name']:<12} {source['state']:<7} {source['detail']}")
 
 
 def _runs(config: Config) -> bool:
@@ -164,7 +153,7 @@ def _probe(given: argparse.Namespace) -> int:
         lines = sum(reading.lines for reading in readings)
         first = next((row for reading in readings for row in wire.records(reading.body)), {})
         example = str(first.get("lines") or first.get("raw") or "").split("\n")[0][:100]
-        _say(f"{name:<12} {runner.status.state:<7} {lines:>7} lines  {runner.status.detail or example}")
+        say(f"{name:<12} {runner.status.state:<7} {lines:>7} lines  {runner.status.detail or example}")
         runner.close()
     return 0
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 from collector.agent import wire
 from collector.agent.batch import Batch, Loss
 from collector.agent.failure import AgentError
-from collector.agent.spool import Spool
+from collector.agent.spool import AgentSpool
 
 #: Waits after failures double from the first to the last; up to half of each is random (thousands of agents lose the
 #: same server in the same second).
@@ -120,7 +120,7 @@ def _seconds(text: str | None) -> float | None:
 class Sender:
     """Runs in a thread of its own (``run``). ``trouble`` is None if delivery works, else a sentence."""
 
-    spool: Spool
+    spool: AgentSpool
     connection: Connection
     agent: str
     stream: str = "logs"

@@ -205,7 +205,8 @@ def metrics_reading(
 
 
 def exposition(samples: Mapping[tuple[str, tuple[tuple[str, str], ...]], float], now: float) -> str:
-    """Prometheus text 0.0.4, each sample with its time in milliseconds."""
+    """Prometheus text 0.0.4, each sample with its time in milliseconds. Not by prometheus-client, as the service's
+    ``/metrics``: a node needs no package for the agent."""
     rows = []
     for (name, labels), value in samples.items():
         shown = ",".join(f'{key}="{_escape(text)}"' for key, text in labels)

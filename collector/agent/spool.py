@@ -30,7 +30,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -39,6 +38,7 @@ from typing import Any, BinaryIO
 
 from collector.agent import spool_state
 from collector.agent.batch import Batch, Loss
+from collector.agent.console import log
 from collector.agent.failure import AgentError
 from collector.agent.frames import frame_of, frames, is_whole
 from collector.agent.spool_state import State, sync_folder
@@ -56,7 +56,7 @@ class _Segment:
 
 
 @dataclass
-class Spool:
+class AgentSpool:
     """The spool in ``folder``, at most ``cap`` bytes. ``report`` turns a loss into the payload that reports it to the
     server.
 
@@ -107,9 +107,7 @@ class Spool:
         number, _, epoch = os.pread(self._answers, 1024, 0).decode("utf-8", "replace").strip().partition(" ")
         if not self.epoch and epoch:
             self.epoch = epoch
-            sys.stderr.write(
-                f"faultline agent: {self.folder}: state.json was lost; logs are read again from their start\n"
-            )
+            log(f"{self.folder}: state.json was lost; logs are read again from their start")
         if number.isdigit() and epoch == self.epoch:
             self.acknowledged = max(self.acknowledged, int(number))
         if self.epoch:

@@ -44,7 +44,7 @@ from faultline.enrolment.settings import Enrolment
 from faultline.failure import CommandError
 from web.access.addresses import Networks, of_one
 from web.access.audit import Audit
-from web.access.gate import PEER
+from web.access.authentication import PEER
 from web.problems import ProblemError
 
 log = structlog.get_logger()

@@ -146,7 +146,7 @@ def test_records_side_by_side_say_what_each_says_alone(
     together, alone = Decoded(), Decoded()
     ndjson.RECEIVER.decode(payload, together)
     own = ndjson_records.To(payload, alone, Streams(), Wrapped(payload, alone, "http"), {})
-    for record in all_of_them:
+    for record in (ndjson_records.loads(json.dumps(one).encode()) for one in all_of_them):
         ndjson_records.add_record(record, {**defaults, **record}, own)
     assert _said(together) == _said(alone)
 

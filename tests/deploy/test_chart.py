@@ -169,7 +169,7 @@ def test_the_service_runs_as_nobody_and_writes_to_volumes_only(chart: dict[str, 
 
 
 def test_probes_ask_routes_that_the_service_has(chart: dict[str, Any]) -> None:
-    from web.access.gate import OPEN
+    from web.access.authentication import OPEN
 
     _, container = _pod(_objects(chart, "base"), "StatefulSet fl-faultline")
     asked = {container[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}

@@ -24,7 +24,7 @@ from collector.ingest import Ingest
 from collector.senders import Limits
 from correlator.engine import correlate
 from faultline import checking, private
-from faultline.access import open_for_reading
+from faultline.backends import open_for_reading
 from faultline.checking import check_all
 from parsers import extensions
 from parsers.patterns import Catalogue

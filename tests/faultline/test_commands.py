@@ -229,7 +229,7 @@ def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("loaded", "without"), [
     ("faultline.cli", "sqlalchemy polars duckdb fastapi numba pyparsing pydantic"),
-    ("faultline.access, faultline.terminal, correlator.incidents.stored", "fastapi numba pyparsing pydantic"),
+    ("faultline.backends, faultline.terminal, correlator.incidents.stored", "fastapi numba pyparsing pydantic"),
     ("faultline.serving", "numba"),
 ])  # fmt: skip
 def test_a_start_loads_only_what_it_needs(loaded: str, without: str) -> None:

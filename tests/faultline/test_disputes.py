@@ -18,7 +18,7 @@ from parsers import documents
 from parsers.record import Origin
 from store import open_store
 from store.door import Door
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.users import Users, hashed_token
@@ -43,11 +43,11 @@ def service(tmp_path: Path) -> Iterator[Service]:
     users = Users(tmp_path / "users.toml", {}, {f"{name} laptop": hashed_token(f"t-{name}") for name in NAMES})
     users.save()
     roles = {"operate": {"ops"}, "read": {"reader"}, "own": {"alice", "mallory"}}
-    gate = Gate(users=Users.load(users.path), sessions=Sessions(b"k" * 32, 3600),
+    authentication = Authentication(users=Users.load(users.path), sessions=Sessions(b"k" * 32, 3600),
                 roles=Roles({Role[name.upper()]: frozenset(who) for name, who in roles.items()}))  # fmt: skip
     with open_store(tmp_path / "data") as store:
         told(store)
-        yield Service(validate({"data": str(tmp_path / "data")}, "test"), store, gate=gate)
+        yield Service(validate({"data": str(tmp_path / "data")}, "test"), store, authentication=authentication)
 
 
 def test_it_is_nobodys_and_operators_are_told_once_in_the_log(service: Service) -> None:

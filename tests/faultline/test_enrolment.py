@@ -34,7 +34,7 @@ from faultline.exposure import wrong_and_open
 from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
 from web.access.audit import Audit
-from web.access.gate import PEER
+from web.access.authentication import PEER
 
 #: The site's names and addresses; gpu003 is an alias of gpu001's machine.
 NAMES = {"gpu001": "10.0.0.1", "gpu002": "10.0.0.2", "gpu003": "10.0.0.1", "ctl": "10.0.0.1"}

@@ -19,7 +19,7 @@ from faultline import tls
 from faultline.config import validate
 from faultline.failure import CommandError
 from tests.collector.running import Running
-from web.access.gate import PEER
+from web.access.authentication import PEER
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
 #: An address of this machine that the service takes for a proxy's; requests also come from 127.0.0.1, which is none.

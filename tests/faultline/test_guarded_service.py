@@ -19,9 +19,9 @@ import pytest
 
 from collector.agent.sender import Connection
 from faultline import tls
+from faultline.authentication import authentication_of
 from faultline.config import Tls, validate
 from faultline.failure import CommandError
-from faultline.gate import gate_of
 from tests.collector.running import ROOT, free_port
 from tests.faultline import certificates, command
 
@@ -197,4 +197,4 @@ def test_files_that_are_not_there_are_named(tmp_path: Path) -> None:
         )
     config = {"data": str(tmp_path / "data"), "access": {"users": str(tmp_path / "no-users.toml"), "read": ["*"]}}
     with pytest.raises(CommandError, match=r"no-users\.toml"):
-        gate_of(validate(config, "test"))
+        authentication_of(validate(config, "test"))

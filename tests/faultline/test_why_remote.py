@@ -22,7 +22,7 @@ from joserfc.jwk import OctKey
 
 from tests.correlator.rows import CAPTURES, concluded
 from tests.faultline.command import Done, faultline
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.settings import SlurmIdentity
@@ -37,13 +37,13 @@ ME = os.getuid()
 
 
 class Site:
-    """A service over one capture, in a thread. ``gate.slurm`` is set by each test."""
+    """A service over one capture, in a thread. ``authentication.slurm`` is set by each test."""
 
-    def __init__(self, url: str, gate: Gate, folder: Path) -> None:
-        self.url, self.gate, self.folder = url, gate, folder
+    def __init__(self, url: str, authentication: Authentication, folder: Path) -> None:
+        self.url, self.authentication, self.folder = url, authentication, folder
 
     def accepts(self, **settings: object) -> None:
-        self.gate.slurm = SlurmUsers(SlurmIdentity.model_validate(settings)) if settings else None
+        self.authentication.slurm = SlurmUsers(SlurmIdentity.model_validate(settings)) if settings else None
 
     def why(self, job: str, *more: str, path: Path | None = None, **environment: str) -> Done:
         """In a process without any package besides the standard library and Faultline."""
@@ -58,18 +58,20 @@ class Site:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     folder = tmp_path_factory.mktemp("service")
     users = Users(folder / "users.toml", {}, {"ops": hashed_token("t-ops")})
-    gate = Gate(users=users, roles=Roles({Role.OPERATE: frozenset({"ops"})}), sessions=Sessions(b"k" * 32, 3600))
+    authentication = Authentication(
+        users=users, roles=Roles({Role.OPERATE: frozenset({"ops"})}), sessions=Sessions(b"k" * 32, 3600)
+    )
     users.save()
     (folder / "key").write_bytes(KEY)
     with concluded(FLAP) as store, socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(store, gate=gate), log_level="error"))
+        server = uvicorn.Server(uvicorn.Config(create_app(store, authentication=authentication), log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         until = time.monotonic() + 60
         while not server.started and time.monotonic() < until:
             time.sleep(0.02)
-        yield Site(f"http://localhost:{listener.getsockname()[1]}", gate, folder)
+        yield Site(f"http://localhost:{listener.getsockname()[1]}", authentication, folder)
         server.should_exit = True
         thread.join(10)
 

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from _pytest.mark.structures import ParameterSet
 
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.app import create_app
 
 
@@ -40,13 +40,15 @@ LOOKS = [
 ]
 
 
-def serve(store: fixture.FakeStore, gate: Gate | None = None) -> Iterator[str]:
-    """A server in a thread on a free port, until the generator is closed. ``gate``: its access control, if it has one."""
+def serve(store: fixture.FakeStore, authentication: Authentication | None = None) -> Iterator[str]:
+    """A server in a thread on a free port, until the generator is closed. ``authentication``: its access control, if it has one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = uvicorn.Server(
-        uvicorn.Config(create_app(store, settings={"cluster": "mini"}, gate=gate), port=port, log_level="error")
+        uvicorn.Config(
+            create_app(store, settings={"cluster": "mini"}, authentication=authentication), port=port, log_level="error"
+        )
     )
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

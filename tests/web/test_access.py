@@ -17,7 +17,7 @@ from fastapi.testclient import TestClient
 from store.door import Door
 from store.tables import FEEDBACK
 from tests.correlator.rows import CAPTURES, concluded
-from web.access.gate import OPEN, Gate
+from web.access.authentication import OPEN, Authentication
 from web.access.own import OwnReader
 from web.access.own_documents import OwnDocuments
 from web.access.people import Role, Roles
@@ -56,16 +56,16 @@ def users(tmp_path: Path) -> Users:
 
 
 @pytest.fixture
-def gate(users: Users) -> Gate:
-    return Gate(
+def authentication(users: Users) -> Authentication:
+    return Authentication(
         users=users, roles=ROLES, sessions=Sessions(b"k" * 32, 3600), proxies=frozenset({"10.0.0.1"}),
         user_header="X-Remote-User", groups_header="X-Remote-Groups",
     )  # fmt: skip
 
 
 @pytest.fixture
-def app(store: Door, gate: Gate) -> FastAPI:
-    return create_app(store, gate=gate)
+def app(store: Door, authentication: Authentication) -> FastAPI:
+    return create_app(store, authentication=authentication)
 
 
 @pytest.fixture
@@ -129,11 +129,13 @@ def test_only_a_cookie_of_ours_is_believed(client: TestClient, cookie: str, why:
     assert client.get("/api/v1/jobs/15").status_code == 401, why
 
 
-def test_a_session_ends_with_its_time_its_password_and_its_name(gate: Gate, client: TestClient, users: Users) -> None:
+def test_a_session_ends_with_its_time_its_password_and_its_name(
+    authentication: Authentication, client: TestClient, users: Users
+) -> None:
     assert sign_in(client, "reader") == 303 and client.get("/api/v1/jobs").status_code == 200
-    gate.sessions.lasting_s = -1
+    authentication.sessions.lasting_s = -1
     assert client.get("/api/v1/jobs").status_code == 401
-    gate.sessions.lasting_s = 3600
+    authentication.sessions.lasting_s = 3600
     assert client.get("/api/v1/jobs").status_code == 200
     users.people["reader"] = hashed_password("another one")
     users.save()
@@ -184,7 +186,7 @@ def test_after_signing_in_nobody_is_led_elsewhere(address: str, kept: str) -> No
     ],
 )
 def test_only_the_proxy_says_who_asks(
-    app: FastAPI, gate: Gate, peer: str, headers: dict[str, str], status: int
+    app: FastAPI, authentication: Authentication, peer: str, headers: dict[str, str], status: int
 ) -> None:
     asked = TestClient(app, client=(peer, 4000), raise_server_exceptions=False)
     assert asked.get("/api/v1/nodes", headers=headers).status_code == status
@@ -236,9 +238,11 @@ def test_every_route_refuses_strangers_and_those_without_the_right(app: FastAPI,
             assert (status not in (401, 403)) == may, (name, method, template, status)
 
 
-def test_a_route_refuses_strangers_also_where_nothing_stands_in_front(store: Door, gate: Gate) -> None:
+def test_a_route_refuses_strangers_also_where_nothing_stands_in_front(
+    store: Door, authentication: Authentication
+) -> None:
     app = create_app(store)
-    app.state.gate = gate
+    app.state.authentication = authentication
     assert TestClient(app).get("/api/v1/jobs").status_code == 401
 
 

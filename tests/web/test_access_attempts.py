@@ -21,7 +21,7 @@ from fastapi.testclient import TestClient
 from web.access import passwords
 from web.access.addresses import of_one, plain
 from web.access.attempts import MOST_OF_NAME, MOST_OF_PAIR, MOST_OF_SENDER, PACE_S, REMEMBERED, WITHIN_S, Attempts
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.passwords import WAITING, WAITING_OF_SENDER, BusyError, Turns, is_old
 from web.access.people import Role, Roles
 from web.access.sessions import BROWSER_COOKIE, Sessions
@@ -171,16 +171,16 @@ def test_a_slow_sender_waits_before_each_password_and_others_do_not() -> None:
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Gate:
+def authentication(tmp_path: Path) -> Authentication:
     made = Users(tmp_path / "users.toml", {"ada": HASHED, "bob": HASHED})
     made.save()
     roles = Roles({Role.OPERATE: frozenset({"ada", "bob"})})
-    return Gate(users=Users.load(made.path), roles=roles, sessions=Sessions(b"k" * 32, 3600))
+    return Authentication(users=Users.load(made.path), roles=roles, sessions=Sessions(b"k" * 32, 3600))
 
 
 @pytest.fixture
-def app(gate: Gate) -> Iterator[FastAPI]:
-    yield create_app(fixture.shared(), gate=gate)
+def app(authentication: Authentication) -> Iterator[FastAPI]:
+    yield create_app(fixture.shared(), authentication=authentication)
 
 
 def browser(app: FastAPI, address: str = "10.0.0.5") -> TestClient:
@@ -192,26 +192,28 @@ def sign_in(client: TestClient, name: str, password: str = PASSWORD) -> int:
 
 
 def test_sixty_failures_behind_an_address_keep_nobody_out(
-    app: FastAPI, gate: Gate, monkeypatch: pytest.MonkeyPatch
+    app: FastAPI, authentication: Authentication, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for n in range(MOST_OF_SENDER):
-        gate.attempts.failed(f"name {n}", "10.0.0.5")
+        authentication.attempts.failed(f"name {n}", "10.0.0.5")
 
     async def at_once(_seconds: float) -> None:
         return None
 
-    monkeypatch.setattr(gate.turns, "_sleep", at_once)
+    monkeypatch.setattr(authentication.turns, "_sleep", at_once)
     assert sign_in(browser(app), "bob") == 303
 
 
-def test_the_owner_comes_in_with_a_browser_that_is_known_while_the_name_is_tried(app: FastAPI, gate: Gate) -> None:
+def test_the_owner_comes_in_with_a_browser_that_is_known_while_the_name_is_tried(
+    app: FastAPI, authentication: Authentication
+) -> None:
     known, fresh = browser(app, "10.3.0.1"), browser(app, "10.3.0.2")
     assert sign_in(known, "ada") == 303 and BROWSER_COOKIE in known.cookies
     known.post("/logout", headers=FORM)
     assert BROWSER_COOKIE in known.cookies, "it is still known"
     for n in range(MOST_OF_NAME):
-        gate.attempts.failed("ada", f"10.4.{n}.1")
-    gate.attempts.wait_s("ada", "10.4.0.1")  # the next attempt was taken
+        authentication.attempts.failed("ada", f"10.4.{n}.1")
+    authentication.attempts.wait_s("ada", "10.4.0.1")  # the next attempt was taken
     answer = fresh.post("/login", content=urlencode({"name": "ada", "password": PASSWORD}), headers=FORM)
     assert answer.status_code == 429 and 0 < int(answer.headers["retry-after"]) <= PACE_S + 1
     assert sign_in(known, "ada") == 303
@@ -221,16 +223,16 @@ def test_the_owner_comes_in_with_a_browser_that_is_known_while_the_name_is_tried
     assert sign_in(fresh, "ada") == 429
 
 
-def test_who_tries_passwords_waits(app: FastAPI, gate: Gate) -> None:
+def test_who_tries_passwords_waits(app: FastAPI, authentication: Authentication) -> None:
     client = browser(app)
     assert sign_in(client, "ada", "wrong") == 403 and sign_in(client, "not there") == 403
     for _ in range(MOST_OF_PAIR):
-        gate.attempts.failed("ada", "10.0.0.5")
+        authentication.attempts.failed("ada", "10.0.0.5")
     answer = client.post("/login", content=urlencode({"name": "ada", "password": PASSWORD}), headers=FORM)
     assert answer.status_code == 429 and int(answer.headers["retry-after"]) > 200
 
 
-def test_tries_at_once_do_not_pass_by_the_count(gate: Gate, app: FastAPI) -> None:
+def test_tries_at_once_do_not_pass_by_the_count(authentication: Authentication, app: FastAPI) -> None:
     """All are counted before the next one is checked: forty requests at the same moment have eight attempts."""
     with browser(app) as client, ThreadPoolExecutor(8) as many:
         statuses = list(many.map(lambda _n: sign_in(client, "ada", "wrong"), range(2 * MOST_OF_PAIR)))
@@ -270,8 +272,10 @@ def test_an_old_hash_becomes_new_when_its_password_is_typed_and_the_file_is_ours
     path = tmp_path / "users.toml"
     Users(path, {"ada": scrypt(PASSWORD), "bob": scrypt("another horse")}).save()
     users = Users.load(path)
-    gate = Gate(users=users, roles=Roles({Role.OPERATE: frozenset({"ada"})}), sessions=Sessions(b"k" * 32, 3600))
-    client = browser(create_app(fixture.shared(), gate=gate))
+    authentication = Authentication(
+        users=users, roles=Roles({Role.OPERATE: frozenset({"ada"})}), sessions=Sessions(b"k" * 32, 3600)
+    )
+    client = browser(create_app(fixture.shared(), authentication=authentication))
     assert sign_in(client, "ada") == 303
     assert client.get("/api/v1/jobs").status_code == 200, "the session is that of the new hash"
     again = Users.load(path)

@@ -14,7 +14,7 @@ from fastapi.testclient import TestClient
 from structlog.testing import capture_logs
 
 from web.access.audit import MOST_LINES, MOST_OF_ADDRESS, QUIET_S, Audit
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.users import Users, hashed_password, hashed_token
@@ -40,8 +40,8 @@ def users(tmp_path: Path) -> Users:
 @pytest.fixture
 def client(tmp_path: Path, users: Users) -> TestClient:
     roles = Roles({Role.OPERATE: frozenset({"ada"}), Role.OWN: frozenset({"alice"})})
-    gate = Gate(users=users, roles=roles, sessions=Sessions(b"k" * 32, 3600))
-    app = create_app(fixture.shared(), gate=gate, audit=Audit(tmp_path / "audit.ndjson"))
+    authentication = Authentication(users=users, roles=roles, sessions=Sessions(b"k" * 32, 3600))
+    app = create_app(fixture.shared(), authentication=authentication, audit=Audit(tmp_path / "audit.ndjson"))
     return TestClient(app, follow_redirects=False, raise_server_exceptions=False, client=("10.0.0.5", 4000))
 
 

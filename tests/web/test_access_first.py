@@ -12,13 +12,13 @@ import fixture
 import pytest
 from fastapi.testclient import TestClient
 
+from faultline.authentication import authentication_of
 from faultline.config import Config, validate
 from faultline.failure import CommandError
 from faultline.first import again, offer
-from faultline.gate import gate_of
 from web.access.audit import Audit
+from web.access.authentication import Authentication
 from web.access.first import FILE, LASTING_S, FirstLink
-from web.access.gate import Gate
 from web.access.users import Users, UsersError, hashed_password, hashed_token
 from web.app import create_app
 
@@ -36,15 +36,15 @@ def site(tmp_path: Path) -> Config:
     return config(tmp_path)
 
 
-def begun(site: Config) -> tuple[TestClient, Gate, str]:
+def begun(site: Config) -> tuple[TestClient, Authentication, str]:
     """A service that starts, and the key of its link."""
-    gate = gate_of(site)
-    assert gate is not None
-    reported = offer(site, gate, "http://localhost:8514")
-    app = create_app(fixture.shared(), gate=gate, audit=Audit(site.data / "audit.ndjson"))
+    authentication = authentication_of(site)
+    assert authentication is not None
+    reported = offer(site, authentication, "http://localhost:8514")
+    app = create_app(fixture.shared(), authentication=authentication, audit=Audit(site.data / "audit.ndjson"))
     client = TestClient(app, follow_redirects=False, raise_server_exceptions=False)
     (key,) = re.findall(r"http://localhost:8514/first\?key=(\S+)$", reported or "")
-    return client, gate, key
+    return client, authentication, key
 
 
 def send(client: TestClient, key: str, name: str = "ada", password: str = PASSWORD, twice: str | None = None) -> int:
@@ -68,7 +68,7 @@ def test_the_link_makes_one_administrator_and_works_no_more(site: Config, tmp_pa
     assert ("sign_in", "ada", "first") in [(line["act"], line["who"], line.get("way")) for line in reported]
     assert ("sign_in_refused", "ada", "first") in [(line["act"], line["who"], line.get("way")) for line in reported]
     assert key not in str(reported) and PASSWORD not in str(reported)
-    assert offer(site, gate_of(site), "http://x") is None, "the next start offers none"
+    assert offer(site, authentication_of(site), "http://x") is None, "the next start offers none"
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def test_the_link_makes_one_administrator_and_works_no_more(site: Config, tmp_pa
      ({"name": "@admins"}, "Give a name"), ({"name": ""}, "Give a name"), ({"password": "x" * 2000}, "at most")],
 )  # fmt: skip
 def test_what_does_not_fit_is_stated_and_the_link_still_works(site: Config, given: dict[str, str], said: str) -> None:
-    client, gate, key = begun(site)
+    client, authentication, key = begun(site)
     fields = {
         "key": key,
         "name": "ada",
@@ -85,19 +85,19 @@ def test_what_does_not_fit_is_stated_and_the_link_still_works(site: Config, give
         "again": given.get("twice", given.get("password", PASSWORD)),
     }
     answer = client.post("/first", content=urlencode({**fields, **given}), headers=FORM)
-    assert answer.status_code == 422 and said in answer.text and not gate.users.people
+    assert answer.status_code == 422 and said in answer.text and not authentication.users.people
     assert send(client, key) == 303
 
 
 def test_it_works_for_fifteen_minutes_and_only_the_last_one(site: Config) -> None:
-    client, gate, first = begun(site)
+    client, authentication, first = begun(site)
     _, _, second = begun(site)
     assert (
         client.get(f"/first?key={first}").status_code == 403 and client.get(f"/first?key={second}").status_code == 200
     )
     made = json.loads((site.data / FILE).read_text())["until"] - LASTING_S
     for late, status in ((LASTING_S - 1, 200), (LASTING_S, 403), (-3600.0, 403)):
-        gate.first.clock = lambda late=late: made + late
+        authentication.first.clock = lambda late=late: made + late
         assert client.get(f"/first?key={second}").status_code == status, late
     for wrong in ("", "x", second[:-1], second + "x", "%00"):
         assert client.get(f"/first?key={wrong}").status_code == 403
@@ -122,16 +122,16 @@ def test_two_at_once_make_one(site: Config, tmp_path: Path) -> None:
 
 
 def test_a_foreign_page_sends_no_form(site: Config) -> None:
-    client, gate, key = begun(site)
+    client, authentication, key = begun(site)
     body = urlencode({"key": key, "name": "ada", "password": PASSWORD, "again": PASSWORD})
     answer = client.post("/first", content=body, headers={**FORM, "sec-fetch-site": "cross-site"})
-    assert answer.status_code == 403 and not gate.users.people
+    assert answer.status_code == 403 and not authentication.users.people
 
 
 def test_where_the_file_cannot_be_written_the_way_by_hand_is_stated(
     site: Config, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    client, gate, key = begun(site)
+    client, authentication, key = begun(site)
 
     def refused(_self: Users) -> None:
         raise UsersError(f"{tmp_path}/users.toml: cannot be written: Read-only file system")
@@ -144,32 +144,32 @@ def test_where_the_file_cannot_be_written_the_way_by_hand_is_stated(
             headers=FORM,
         )
     assert answer.status_code == 503 and "faultline access password ada --users" in answer.text
-    assert not gate.users.people and send(client, key) == 303, "the link is as it was"
+    assert not authentication.users.people and send(client, key) == 303, "the link is as it was"
 
 
 def test_no_link_where_it_could_help_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only_groups = config(tmp_path, operate=["@admins"])
     Users(tmp_path / "users.toml").save()
     assert "from a shell: faultline access password NAME" in (
-        offer(only_groups, gate_of(only_groups), "http://x") or ""
+        offer(only_groups, authentication_of(only_groups), "http://x") or ""
     )
     assert not (only_groups.data / FILE).exists()
     Users(tmp_path / "users.toml", {"bob": hashed_password(PASSWORD)}).save()
     somebody = config(tmp_path)
-    assert offer(somebody, gate_of(somebody), "http://x") is None
+    assert offer(somebody, authentication_of(somebody), "http://x") is None
     with pytest.raises(CommandError, match="somebody has a password already"):
         again(somebody)
     Users(tmp_path / "users.toml", {}, {"grafana": hashed_token("t")}).save()
     assert "/first?key=" in again(somebody), "a program's token is nobody's way in"
     elsewhere = config(tmp_path, provider={"issuer": "https://login.example.org", "client_id": "x"})
-    assert offer(elsewhere, gate_of(elsewhere), "http://x") is None
+    assert offer(elsewhere, authentication_of(elsewhere), "http://x") is None
     assert offer(validate({}, "test"), None, "http://x") is None
     with pytest.raises(CommandError, match=r"no \[access\]"):
         again(validate({}, "test"))
     (tmp_path / "users.toml").unlink()
-    monkeypatch.setattr("faultline.gate._may_write", lambda _path: False)
+    monkeypatch.setattr("faultline.authentication._may_write", lambda _path: False)
     with pytest.raises(CommandError, match=r"cannot be read.*faultline access password ada --users"):
-        gate_of(config(tmp_path))
+        authentication_of(config(tmp_path))
 
 
 def test_whoever_comes_may_be_it_where_everyone_operates(tmp_path: Path) -> None:

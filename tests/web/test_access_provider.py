@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from joserfc.jwk import RSAKey
 from provider import SmallProvider, running
 
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.settings import Provider
@@ -34,8 +34,8 @@ def app(small: SmallProvider, tmp_path_factory: pytest.TempPathFactory) -> FastA
     secret.write_text("s3cret\n")
     reported = Provider(issuer=small.address, client_id="faultline", secret_file=secret, name="HPC login")
     roles = Roles({Role.READ: frozenset({"@hpc"}), Role.OPERATE: frozenset({"ops"})})
-    gate = Gate(Users(), roles, Sessions(b"k" * 32, 3600), provider=reported)
-    return create_app(fixture.shared(), gate=gate)
+    authentication = Authentication(Users(), roles, Sessions(b"k" * 32, 3600), provider=reported)
+    return create_app(fixture.shared(), authentication=authentication)
 
 
 @pytest.fixture
@@ -108,9 +108,9 @@ def test_an_answer_that_nobody_asked_for_is_refused(client: TestClient) -> None:
 
 
 def test_a_provider_that_is_away_is_stated(client: TestClient) -> None:
-    gate = client.app.state.gate  # type: ignore[attr-defined]
+    authentication = client.app.state.authentication  # type: ignore[attr-defined]
     away = Provider(issuer="http://127.0.0.1:1", client_id="faultline", name="HPC login")
-    asked = TestClient(create_app(fixture.shared(), gate=Gate(Users(), gate.roles, gate.sessions, provider=away)),
+    asked = TestClient(create_app(fixture.shared(), authentication=Authentication(Users(), authentication.roles, authentication.sessions, provider=away)),
                        raise_server_exceptions=False)  # fmt: skip
     answer = asked.get("/login/provider", headers=PAGE)
     assert answer.status_code == 503 and "HPC login cannot be reached" in answer.text

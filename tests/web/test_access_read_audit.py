@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 from test_access import FLAP, PAGE, bearer
-from test_access import gate as gate  # fixtures
+from test_access import authentication as authentication  # fixtures
 from test_access import users as users
 
 from store.door import Door
 from tests.correlator.rows import concluded
 from web.access.audit import QUIET_S, Audit
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.read_audit import MOST_READS, ReadAudit
 from web.app import create_app
 
@@ -30,9 +30,13 @@ def told(path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_reads_of_what_jobs_brought_are_written_down(store: Door, gate: Gate, tmp_path: Path) -> None:
+def test_reads_of_what_jobs_brought_are_written_down(
+    store: Door, authentication: Authentication, tmp_path: Path
+) -> None:
     audit = tmp_path / "audit.ndjson"
-    client = TestClient(create_app(store, gate=gate, audit=Audit(audit)), raise_server_exceptions=False)
+    client = TestClient(
+        create_app(store, authentication=authentication, audit=Audit(audit)), raise_server_exceptions=False
+    )
     for _ in range(3):
         assert client.get("/jobs/15", headers={**bearer("reader"), **PAGE}).status_code == 200
     assert client.get("/api/v1/lines?source=job_stdout&job=16", headers=bearer("reader")).json()["lines"]

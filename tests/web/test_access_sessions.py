@@ -16,8 +16,8 @@ from fastapi.testclient import TestClient
 from structlog.testing import capture_logs
 
 from web.access.audit import Audit
+from web.access.authentication import Authentication
 from web.access.ended import ENDED_FILE, Ended
-from web.access.gate import Gate
 from web.access.people import Role, Roles
 from web.access.scopes import SCOPES
 from web.access.sessions import BROWSER_COOKIE, COOKIE, Sessions
@@ -30,21 +30,21 @@ HASHED = hashed_password(PASSWORD)
 ROLES = Roles({Role.OPERATE: frozenset({"ada"}), Role.OWN: frozenset({"alice"})})
 
 
-def gate_in(folder: Path, tokens: dict[str, Token] | None = None, **more: object) -> Gate:
+def gate_in(folder: Path, tokens: dict[str, Token] | None = None, **more: object) -> Authentication:
     """As after a restart: all state is in the folder."""
     users = Users(folder / "users.toml", {"ada": HASHED}, tokens or {})
     users.save()
     sessions = Sessions(b"k" * 32, 3600, Ended(folder / ENDED_FILE))
-    return Gate(users=Users.load(users.path), roles=ROLES, sessions=sessions, **more)  # type: ignore[arg-type]
+    return Authentication(users=Users.load(users.path), roles=ROLES, sessions=sessions, **more)  # type: ignore[arg-type]
 
 
-def app_of(gate: Gate) -> FastAPI:
-    return create_app(fixture.shared(), gate=gate)
+def app_of(authentication: Authentication) -> FastAPI:
+    return create_app(fixture.shared(), authentication=authentication)
 
 
-def browser(gate: Gate, scheme: str = "http") -> TestClient:
+def browser(authentication: Authentication, scheme: str = "http") -> TestClient:
     return TestClient(
-        app_of(gate), base_url=f"{scheme}://faultline", follow_redirects=False, raise_server_exceptions=False
+        app_of(authentication), base_url=f"{scheme}://faultline", follow_redirects=False, raise_server_exceptions=False
     )
 
 
@@ -146,8 +146,10 @@ def test_a_token_ends_with_its_time_and_its_holder_is_told(tmp_path: Path) -> No
         "ada old": hashed_token("t-old"), "ada laptop": hashed_token("t-now", expires=now + timedelta(days=1)),
         "ada gone": hashed_token("t-gone", expires=now - timedelta(seconds=1)),
     }  # fmt: skip
-    gate = gate_in(tmp_path, tokens)
-    client = TestClient(create_app(fixture.shared(), gate=gate, audit=Audit(tmp_path / "audit.ndjson")))
+    authentication = gate_in(tmp_path, tokens)
+    client = TestClient(
+        create_app(fixture.shared(), authentication=authentication, audit=Audit(tmp_path / "audit.ndjson"))
+    )
     assert client.get("/api/v1/jobs", headers=bearer("t-old")).status_code == 200, "those of before go on"
     assert client.get("/api/v1/jobs", headers=bearer("t-now")).status_code == 200
     refused = client.get("/api/v1/jobs", headers=bearer("t-gone"))

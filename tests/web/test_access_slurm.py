@@ -19,12 +19,12 @@ from planted import Planted, planted
 from test_access import routes
 
 from faultline import slurm_credentials
+from faultline.authentication import authentication_of
 from faultline.config import validate
 from faultline.failure import CommandError
-from faultline.gate import gate_of
 from faultline.service import Service, build_app
 from web.access import slurm
-from web.access.gate import Gate, IdentityError
+from web.access.authentication import Authentication, IdentityError
 from web.access.people import Role, Roles
 from web.access.rights import FOR_OWN
 from web.access.scopes import SCOPES
@@ -231,9 +231,9 @@ def client(plant: Planted, tmp_path_factory: pytest.TempPathFactory) -> TestClie
     folder = tmp_path_factory.mktemp("slurm")
     (folder / "key").write_bytes(KEY)
     # ops may operate when they sign in, and not by Slurm's identity
-    gate = Gate(users=Users(), roles=Roles({Role.OPERATE: frozenset({"ops"})}), sessions=Sessions(b"k" * 32, 3600),
+    authentication = Authentication(users=Users(), roles=Roles({Role.OPERATE: frozenset({"ops"})}), sessions=Sessions(b"k" * 32, 3600),
                 slurm=SlurmUsers(SlurmIdentity(jwt_key=folder / "key", munge=True), clock=lambda: NOW))  # fmt: skip
-    app = build_app(Service(validate({"data": str(folder)}, "test"), plant.store, gate=gate))
+    app = build_app(Service(validate({"data": str(folder)}, "test"), plant.store, authentication=authentication))
     return TestClient(app, follow_redirects=False, raise_server_exceptions=False)
 
 
@@ -304,8 +304,8 @@ def test_what_a_service_accepts_is_read_from_its_challenge(challenge: str, schem
 
 
 def test_settings_that_cannot_work_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def started(**settings: object) -> Gate | None:
-        return gate_of(validate({"data": str(tmp_path / "data"), "access": {"slurm": settings}}, "test"))
+    def started(**settings: object) -> Authentication | None:
+        return authentication_of(validate({"data": str(tmp_path / "data"), "access": {"slurm": settings}}, "test"))
 
     (tmp_path / "data").mkdir()
     (tmp_path / "short").write_bytes(b"x")
@@ -321,5 +321,9 @@ def test_settings_that_cannot_work_are_refused(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(CommandError, match="no program unmunge"):
         started(munge=True)
     (tmp_path / "key").write_bytes(KEY)
-    gate = started(jwt_key=str(tmp_path / "key"))
-    assert gate is not None and gate.slurm is not None and gate.slurm.schemes == ("Slurm-JWT",)
+    authentication = started(jwt_key=str(tmp_path / "key"))
+    assert (
+        authentication is not None
+        and authentication.slurm is not None
+        and authentication.slurm.schemes == ("Slurm-JWT",)
+    )

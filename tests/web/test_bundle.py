@@ -27,7 +27,7 @@ from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded, conclusions_of, rows_of
 from tests.faultline.command import Done, faultline
 from web.access.audit import Audit
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.users import Users, hashed_token
@@ -234,8 +234,8 @@ def test_roles_and_the_audit_log(store: DuckStore, tmp_path: Path) -> None:
     users = Users(tmp_path / "users.toml", {}, {f"{n} laptop": hashed_token(f"t-{n}") for n in ("ops", "reader", "me")})
     users.save()
     roles = Roles({Role.OPERATE: frozenset({"ops"}), Role.READ: frozenset({"reader"}), Role.OWN: frozenset({"me"})})
-    gate = Gate(users=Users.load(users.path), roles=roles, sessions=Sessions(b"k" * 32, 3600))
-    client = TestClient(create_app(store, gate=gate, audit=Audit(tmp_path / "audit.ndjson")))
+    authentication = Authentication(users=Users.load(users.path), roles=roles, sessions=Sessions(b"k" * 32, 3600))
+    client = TestClient(create_app(store, authentication=authentication, audit=Audit(tmp_path / "audit.ndjson")))
 
     def status(who: str, more: str = "") -> int:
         path = f"/api/v1/incidents/{hit(store)}/bundle{more}"

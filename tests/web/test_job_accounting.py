@@ -15,7 +15,7 @@ from faultline.service import Service, build_app
 from parsers import documents
 from parsers.record import Origin
 from store import open_store
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.users import Users, hashed_token
@@ -42,11 +42,11 @@ def ask(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     users = Users(folder / "users.toml", {}, {f"{name} laptop": hashed_token(f"t-{name}") for name in names})
     users.save()
     roles = Roles({Role.OPERATE: frozenset({"ops"}), Role.OWN: frozenset({"alice", "bob"})})
-    gate = Gate(users=Users.load(users.path), sessions=Sessions(b"k" * 32, 3600), roles=roles)
+    authentication = Authentication(users=Users.load(users.path), sessions=Sessions(b"k" * 32, 3600), roles=roles)
     with open_store(folder / "data") as store:
         for kind, text in (("sacct", SACCT), ("rest_jobs", REST)):
             store.add(documents.read(kind, text.encode(), Origin(cluster="mini", path=kind)).tables)
-        service = Service(validate({"data": str(folder / "data")}, "test"), store, gate=gate)
+        service = Service(validate({"data": str(folder / "data")}, "test"), store, authentication=authentication)
         service.tick()
         client = TestClient(build_app(service))
 

@@ -10,7 +10,7 @@ import pytest
 from provider import SmallProvider, running
 from serving import serve
 
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.settings import Provider
@@ -33,8 +33,10 @@ def guarded(small: SmallProvider, tmp_path_factory: pytest.TempPathFactory) -> I
     secret = tmp_path_factory.mktemp("provider") / "secret"
     secret.write_text("s3cret\n")
     reported = Provider(issuer=small.address, client_id="faultline", secret_file=secret, name="HPC login")
-    gate = Gate(Users(), Roles({Role.READ: frozenset({"@hpc"})}), Sessions(b"k" * 32, 3600), provider=reported)
-    yield from serve(fixture.shared(), gate)
+    authentication = Authentication(
+        Users(), Roles({Role.READ: frozenset({"@hpc"})}), Sessions(b"k" * 32, 3600), provider=reported
+    )
+    yield from serve(fixture.shared(), authentication)
 
 
 def test_a_person_signs_in_at_the_provider_and_comes_back_to_the_page(

@@ -22,7 +22,7 @@ from faultline.service import Service, build_app
 from store.duckdb import visible
 from store.duckdb.store import DuckStore
 from tests.measured import Measured
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.own import OwnReader
 from web.access.people import Role, Roles
 from web.access.rights import needed
@@ -70,8 +70,10 @@ def app(plant: Planted, tmp_path_factory: pytest.TempPathFactory) -> FastAPI:
     names = ("ops", "reader", *USERS, "nobody")
     users = Users(folder / "users.toml", {}, {f"{name} laptop": hashed_token(f"t-{name}") for name in names})
     users.save()
-    gate = Gate(users=Users.load(users.path), roles=ROLES, sessions=Sessions(b"k" * 32, 3600))
-    app: FastAPI = build_app(Service(validate({"data": str(folder)}, "test"), plant.store, gate=gate))
+    authentication = Authentication(users=Users.load(users.path), roles=ROLES, sessions=Sessions(b"k" * 32, 3600))
+    app: FastAPI = build_app(
+        Service(validate({"data": str(folder)}, "test"), plant.store, authentication=authentication)
+    )
     app.state.replays = Played(app.state.reader)
     return app
 

@@ -22,7 +22,7 @@ from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded, rows_of
 from web import triage
 from web.access.audit import Audit
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.users import Users, hashed_token
@@ -261,8 +261,8 @@ def test_roles_and_the_audit_log(store: DuckStore, tmp_path: Path) -> None:
     )
     users.save()
     roles = Roles({Role.OPERATE: frozenset({"ops"}), Role.READ: frozenset({"reader"}), Role.OWN: frozenset({owner})})
-    gate = Gate(users=Users.load(users.path), roles=roles, sessions=Sessions(b"k" * 32, 3600))
-    client = TestClient(create_app(store, gate=gate, audit=Audit(tmp_path / "audit.ndjson")))
+    authentication = Authentication(users=Users.load(users.path), roles=roles, sessions=Sessions(b"k" * 32, 3600))
+    client = TestClient(create_app(store, authentication=authentication, audit=Audit(tmp_path / "audit.ndjson")))
     name, asked = hit(store), {"state": "acknowledged", "comment": "secret plan", "assignee": "ben", "author": "eve"}
 
     def as_(who: str) -> dict[str, str]:

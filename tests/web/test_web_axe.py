@@ -12,7 +12,7 @@ from serving import serve
 from test_web_browser import ROWS
 from test_web_contrast import PAGES
 
-from web.access.gate import Gate
+from web.access.authentication import Authentication
 from web.access.people import Role, Roles
 from web.access.sessions import Sessions
 from web.access.users import Users, hashed_password
@@ -47,8 +47,10 @@ def closed_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("axe")
     Users(folder / "users.toml", {"ada": hashed_password("correct horse")}, {}).save()
     roles = Roles({Role.OPERATE: frozenset({"ada"})})
-    gate = Gate(users=Users.load(folder / "users.toml"), roles=roles, sessions=Sessions(b"k" * 32, 3600))
-    yield from serve(fixture.build(), gate)
+    authentication = Authentication(
+        users=Users.load(folder / "users.toml"), roles=roles, sessions=Sessions(b"k" * 32, 3600)
+    )
+    yield from serve(fixture.build(), authentication)
 
 
 def judged(page: Any, axe: str) -> list[str]:

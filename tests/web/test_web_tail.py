@@ -19,8 +19,8 @@ from fastapi.testclient import TestClient
 from parsers.record import frame
 from store import open_store
 from web import tail as tailing
+from web.access.authentication import Authentication, Guard
 from web.access.ended import ENDED_FILE, Ended
-from web.access.gate import Gate, Guard
 from web.access.people import Role, Roles
 from web.access.scopes import ALL
 from web.access.sessions import COOKIE, Sessions
@@ -221,30 +221,36 @@ def test_lines_of_one_look_come_by_time_unless_the_filter_arranges_them(store: A
 PASSWORD = hashed_password("correct horse")
 
 
-def _removed(gate: Gate) -> None:
-    _rewritten(gate, tokens={})
+def _removed(authentication: Authentication) -> None:
+    _rewritten(authentication, tokens={})
 
 
-def _over(gate: Gate) -> None:
-    _rewritten(gate, tokens={"ada": replace(gate.users.tokens["ada"], expires=datetime.now(UTC) - timedelta(days=1))})
+def _over(authentication: Authentication) -> None:
+    _rewritten(
+        authentication,
+        tokens={"ada": replace(authentication.users.tokens["ada"], expires=datetime.now(UTC) - timedelta(days=1))},
+    )
 
 
-def _narrowed(gate: Gate) -> None:
-    _rewritten(gate, tokens={"ada": replace(gate.users.tokens["ada"], scope="jobs")})
+def _narrowed(authentication: Authentication) -> None:
+    _rewritten(authentication, tokens={"ada": replace(authentication.users.tokens["ada"], scope="jobs")})
 
 
-def _new_password(gate: Gate) -> None:
-    _rewritten(gate, people={"ada": hashed_password("another horse")})
+def _new_password(authentication: Authentication) -> None:
+    _rewritten(authentication, people={"ada": hashed_password("another horse")})
 
 
-def _unchanged(gate: Gate) -> None:
-    _rewritten(gate)
+def _unchanged(authentication: Authentication) -> None:
+    _rewritten(authentication)
 
 
-def _rewritten(gate: Gate, **changed: Any) -> None:
+def _rewritten(authentication: Authentication, **changed: Any) -> None:
     """Another process writes the users file."""
-    kept: dict[str, Any] = {"people": dict(gate.users.people), "tokens": dict(gate.users.tokens)} | changed
-    Users(gate.users.path, kept["people"], kept["tokens"]).save()
+    kept: dict[str, Any] = {
+        "people": dict(authentication.users.people),
+        "tokens": dict(authentication.users.tokens),
+    } | changed
+    Users(authentication.users.path, kept["people"], kept["tokens"]).save()
 
 
 #: What is changed while a tail is open, by whether it was opened with a token, and whether the tail ends.
@@ -260,7 +266,7 @@ CHANGES = {
 
 @pytest.mark.parametrize(("change", "by_token", "ends"), CHANGES.values(), ids=CHANGES)
 def test_a_stream_ends_with_the_right_to_it(
-    change: Callable[[Gate], None],
+    change: Callable[[Authentication], None],
     by_token: bool,
     ends: bool,
     store: Any,
@@ -272,7 +278,7 @@ def test_a_stream_ends_with_the_right_to_it(
     token, kept = fresh_token(None, ALL)
     Users(tmp_path / "users.toml", {"ada": PASSWORD}, {"ada": kept}).save()
     users, sessions = Users.load(tmp_path / "users.toml"), Sessions(b"k" * 32, 3600, Ended(tmp_path / ENDED_FILE))
-    gate = Gate(users=users, roles=Roles({Role.READ: frozenset({"ada"})}), sessions=sessions)
+    authentication = Authentication(users=users, roles=Roles({Role.READ: frozenset({"ada"})}), sessions=sessions)
     cookie = f"{COOKIE}={sessions.write('ada', (), users.mark('ada'))}"
     header = (b"authorization", f"Bearer {token}".encode()) if by_token else (b"cookie", cookie.encode())
     listener, tail = _Listener(store), Tail(store, "", datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=1))
@@ -286,12 +292,12 @@ def test_a_stream_ends_with_the_right_to_it(
             async for part in tailing._stream(listener, tail):  # type: ignore[arg-type]
                 parts.append(part)
                 if "before" in part:
-                    change(gate)
+                    change(authentication)
                     _add(store, "after")
                 elif "after" in part:
                     listener.left = 0
 
-        await Guard(stream, gate)(listener.scope, None, None)  # type: ignore[arg-type]
+        await Guard(stream, authentication)(listener.scope, None, None)  # type: ignore[arg-type]
         return parts
 
     parts = asyncio.run(read())

@@ -11,7 +11,7 @@ from fastapi import Request, Response
 from httpx2 import HTTPError
 from joserfc.errors import JoseError
 
-from web.access.gate import ProviderError
+from web.access.authentication import ProviderError
 from web.access.settings import Provider
 
 #: Raised by Authlib if the provider is down, answers unexpectedly, or refuses.

@@ -16,7 +16,7 @@ from hashlib import blake2b
 from fastapi import Request
 
 from web.access.audit import QUIET_S, Audit, address_of, audit_of
-from web.access.gate import asking
+from web.access.authentication import asking
 
 #: The maximum number of read lines of one person in ``QUIET_S``: some 120 kB a minute.
 MOST_READS = 600

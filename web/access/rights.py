@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 
 from web.access.audit import address_of, audit_of
-from web.access.gate import OPEN, asking
+from web.access.authentication import OPEN, asking
 from web.access.people import Role
 from web.origin import SAFE
 from web.problems import ProblemError
@@ -34,7 +34,7 @@ async def allowed(request: Request) -> None:
     A dependency of all routes; async, so that it stays in the loop.
     """
     person = asking(request)
-    if request.app.state.gate is None or request.url.path in OPEN:
+    if request.app.state.authentication is None or request.url.path in OPEN:
         return
     if person is None:  # the guard in front admits no stranger; if it ever did, this would not
         raise ProblemError(401, "This service answers people and programs that it knows.", do="Sign in at /login.")

@@ -24,7 +24,7 @@ from joserfc.jwk import OctKey
 
 from parsers.host_names import short_name
 from web.access.addresses import is_loopback
-from web.access.gate import IdentityError
+from web.access.authentication import IdentityError
 from web.access.people import Person, Role
 from web.access.settings import SlurmIdentity
 

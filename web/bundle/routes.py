@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from web.access.audit import address_of, audit_of
-from web.access.gate import asking
+from web.access.authentication import asking
 from web.access.people import Role
 from web.api import Read
 from web.bundle.page import bundle

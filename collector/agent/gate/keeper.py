@@ -13,7 +13,6 @@ import os
 import random
 import secrets
 import stat
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from collector.agent.console import log
 from collector.agent.gate.answer_file import (
     ANSWER,
     DOUBTFUL,
@@ -186,7 +186,7 @@ class Keeper:
         if before != self._reported:
             why = f": {'; '.join(answer.reasons)}" if answer.reasons else ""
             also = "; jobs are refused" if refuses else ""
-            sys.stderr.write(f"faultline agent: gate: this node is {answer.verdict}{also}{why}\n")
+            log(f"gate: this node is {answer.verdict}{also}{why}")
 
     def status(self) -> dict[str, Any]:
         answer = self.answer

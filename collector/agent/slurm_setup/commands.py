@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from collector.agent.config import DEFAULT_CONFIG, Config, load
+from collector.agent.console import complain, say
 from collector.agent.failure import AgentError, Missing
 from collector.agent.slurm.host import Host
 from collector.agent.slurm.installation import CONTROLLER, NODE, Installation, find
@@ -18,7 +19,6 @@ from collector.agent.slurm_setup import conf_side, install, remove
 from collector.agent.slurm_setup.changes import Record
 from collector.agent.slurm_setup.conf_lines import Editor, block_lines
 from collector.agent.slurm_setup.verify import verify
-from collector.agent.strangers import visible
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -31,18 +31,10 @@ def main(arguments: Sequence[str]) -> int:
     try:
         return int(given.run(given))
     except (AgentError, Missing) as error:
-        _complain(f"faultline: {error}")
+        complain(f"faultline: {error}")
         return 2
     except KeyboardInterrupt:
         return 130
-
-
-def _say(line: str) -> None:
-    print(visible(line))
-
-
-def _complain(line: str) -> None:
-    sys.stderr.write(f"{visible(line)}\n")
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -124,7 +116,7 @@ def _install(given: argparse.Namespace) -> int:
     else:
         planned = install.plan(found, _programs(given))
     for line in install.explained(planned):
-        _say(line)
+        say(line)
     edits = bool(given.edit_slurm_conf and planned.lines and found)
     if given.edit_slurm_conf and found is not None and found.configless:
         raise AgentError(f"{found.conf.path} is a copy of the controller's: run this with --edit-slurm-conf there")
@@ -133,12 +125,12 @@ def _install(given: argparse.Namespace) -> int:
     if host.is_this and os.geteuid() != 0:
         raise AgentError("nothing was changed: only root can make these files; run it as root")
     if not _agreed(given, "Make these changes?"):
-        _complain("nothing was changed")
+        complain("nothing was changed")
         return 1
     planned.apply()
     if edits and found is not None:
-        _say(f"done     {Editor(host, found.conf.path).put(planned.lines)}; now run scontrol reconfigure")
-    _say("done     faultline slurm verify says whether the hooks work")
+        say(f"done     {Editor(host, found.conf.path).put(planned.lines)}; now run scontrol reconfigure")
+    say("done     faultline slurm verify says whether the hooks work")
     return 0
 
 
@@ -152,7 +144,7 @@ def _verify(given: argparse.Namespace) -> int:
         config = str(why)
     done = verify(found, config, _programs(given), given.dry_run)
     if os.geteuid() != 0:
-        _complain(
+        complain(
             "faultline: not run as root: what other users may do is judged by modes alone, and no script was run as them"
         )
     if given.format == "json":
@@ -165,13 +157,13 @@ def _verify(given: argparse.Namespace) -> int:
         return 1 if done.findings else 0
     for made in done.calls:
         concerned = any(f.hook == made.program.setting for f in done.findings)
-        _say(f"{'WRONG' if concerned else 'ok   '}  {made.program.setting:<19} {made.value or 'not set'}")
+        say(f"{'WRONG' if concerned else 'ok   '}  {made.program.setting:<19} {made.value or 'not set'}")
     for finding in done.findings:
-        _say(f"WRONG  {finding.hook + ': ' if finding.hook else ''}{finding.what}")
-        _say(f"       cure: {finding.cure}")
+        say(f"WRONG  {finding.hook + ': ' if finding.hook else ''}{finding.what}")
+        say(f"       cure: {finding.cure}")
     for line in conf_side.refusals(found) if done.findings else ():
-        _say(f"logged {line}")
-    _say(
+        say(f"logged {line}")
+    say(
         f"{len(done.findings)} reasons why a hook writes nothing"
         if done.findings
         else "ok: what the hooks of this host write arrives"
@@ -188,9 +180,9 @@ def _remove(given: argparse.Namespace) -> int:
         found = None  # Slurm is gone already
     edits = bool(found and given.edit_slurm_conf and block_lines(Editor(host, found.conf.path).read()))
     for line in remove.planned(record):
-        _say(line)
+        say(line)
     if edits and found is not None:
-        _say(f"edit     {found.conf.path}: without the lines of 'faultline slurm install'")
+        say(f"edit     {found.conf.path}: without the lines of 'faultline slurm install'")
     if given.dry_run or not (record.made or edits):
         return 0
     if not edits and _is_called(found):
@@ -198,10 +190,10 @@ def _remove(given: argparse.Namespace) -> int:
     if host.is_this and os.geteuid() != 0:
         raise AgentError("nothing was changed: only root can remove these files; run it as root")
     if not _agreed(given, "Undo this?"):
-        _complain("nothing was changed")
+        complain("nothing was changed")
         return 1
     if edits and found is not None:
-        _say(f"done     {Editor(host, found.conf.path).take_out()}")
+        say(f"done     {Editor(host, found.conf.path).take_out()}")
         if given.reconfigure:
             remove.reconfigure(host)
         found = find(host, given.conf)
@@ -209,9 +201,9 @@ def _remove(given: argparse.Namespace) -> int:
         return 1
     stays = remove.undo(record)
     for line in stays:
-        _complain(f"faultline: {line}")
+        complain(f"faultline: {line}")
     if not stays:
-        _say("done     all is as it was before")
+        say("done     all is as it was before")
     return 1 if stays else 0
 
 
@@ -221,11 +213,11 @@ def _is_called(found: Installation | None) -> bool:
         return False
     in_files, in_memory = remove.still_called(found), remove.called_by_running(found.host, found)
     for line in in_files:
-        _complain(f"faultline: {line}: remove it first, or run this with --edit-slurm-conf")
+        complain(f"faultline: {line}: remove it first, or run this with --edit-slurm-conf")
     if in_memory and not in_files:
-        _complain(f"faultline: slurmctld still calls {', '.join(in_memory)}: run scontrol reconfigure, then this again")
+        complain(f"faultline: slurmctld still calls {', '.join(in_memory)}: run scontrol reconfigure, then this again")
     if in_files or in_memory:
-        _complain(
+        complain(
             "faultline: the scripts stay: Slurm drains a node whose Prolog is missing, and fails jobs without their TaskProlog"
         )
     return bool(in_files or in_memory)

@@ -12,11 +12,11 @@ from collector.agent import sender as sending
 from collector.agent import wire
 from collector.agent.batch import Loss
 from collector.agent.sender import Connection, Sender
-from collector.agent.spool import Spool
+from collector.agent.spool import AgentSpool
 
 
 def made(tmp_path: Path, server: IngestServer, token: str = "") -> Sender:
-    spool = Spool(tmp_path, 10_000_000, _report)
+    spool = AgentSpool(tmp_path, 10_000_000, _report)
     spool.open(lambda: "e1", 1000.0)
     return Sender(spool, Connection(server.url, lambda: token, timeout=5.0), "gpu01", chance=lambda: 0.5)
 

@@ -14,14 +14,14 @@ from small_disks import fill, needs_root, small_disk
 
 from collector.agent.batch import Loss
 from collector.agent.failure import AgentError
-from collector.agent.spool import Spool
+from collector.agent.spool import AgentSpool
 from tests.examples import examples
 
 KB = 1024
 
 
-def opened(folder: Path, cap: int = 1024 * KB) -> Spool:
-    spool = Spool(folder, cap, report)
+def opened(folder: Path, cap: int = 1024 * KB) -> AgentSpool:
+    spool = AgentSpool(folder, cap, report)
     spool.open(lambda: "epoch-1", 1000.0)
     return spool
 
@@ -30,14 +30,14 @@ def report(loss: Loss) -> bytes:
     return json.dumps(loss.as_json()).encode()
 
 
-def crash(spool: Spool) -> None:
+def crash(spool: AgentSpool) -> None:
     """As after kill -9: nothing is written, only the kernel releases the lock."""
     assert spool._lock_file is not None and spool._answers is not None
     spool._lock_file.close()
     os.close(spool._answers)
 
 
-def drained(spool: Spool) -> tuple[list[int], int, list[int]]:
+def drained(spool: AgentSpool) -> tuple[list[int], int, list[int]]:
     """(sequences delivered with lines, lines reported as lost, all sequences seen)."""
     delivered, lost, seen = [], 0, []
     while (batch := spool.first()) is not None:
@@ -156,7 +156,7 @@ def test_a_spool_without_its_state_goes_on_by_its_segments(tmp_path: Path, left:
     (tmp_path / "state.json").unlink()
     if left is not None:
         (tmp_path / "state.json").write_bytes(left)
-    again = Spool(tmp_path, 1024 * KB, report)
+    again = AgentSpool(tmp_path, 1024 * KB, report)
     again.open(lambda: "epoch-2", 2000.0)
     assert again.epoch == "epoch-1" and again.positions() == {"a": 4}
     assert drained(again) == ([3, 4], 0, [3, 4])
@@ -169,7 +169,7 @@ def test_batches_of_nobody_knows_which_epoch_are_reported_as_lost(tmp_path: Path
     crash(spool)
     (tmp_path / "state.json").write_text("not json")
     (tmp_path / "acknowledged").write_text("")
-    again = Spool(tmp_path, 1024 * KB, report)
+    again = AgentSpool(tmp_path, 1024 * KB, report)
     again.open(lambda: "epoch-2", 2000.0)
     reported = again.first()
     assert again.epoch == "epoch-2" and reported is not None and reported.lost is not None
@@ -209,7 +209,7 @@ def test_a_damaged_frame_is_reported_and_those_behind_it_are_delivered(tmp_path:
         assert again.acknowledged == 5 and again.append(b"new", {}, 1010.0) == 6
         crash(again)
         if again is not spool:
-            spool = Spool(tmp_path, 1024 * KB, report)
+            spool = AgentSpool(tmp_path, 1024 * KB, report)
             (tmp_path / "acknowledged").write_text("")
             spool.open(lambda: "never", 1000.0)
             segment.write_bytes(data)

@@ -27,7 +27,7 @@ from store.errors import StoreError
 from store.questions import runs
 
 
-class Access(Protocol):
+class Backend(Protocol):
     """The queries of commands. Times are naive UTC."""
 
     def result(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ def open_for_writing(data: Path) -> Door:
         raise CommandError(f"{data}: cannot be made or opened: {error.strerror}") from error
 
 
-def choose(data: Path | None, server: str | None) -> Access:
+def choose(data: Path | None, server: str | None) -> Backend:
     if data is not None and server is not None:
         raise CommandError("--data and --server exclude each other: one opens a store, the other asks a service")
     server = server or (None if data is not None else os.environ.get("FAULTLINE_SERVER"))

@@ -9,15 +9,15 @@ from pathlib import Path
 from faultline.config import Access, Config
 from faultline.failure import CommandError
 from web.access.addresses import Networks
+from web.access.authentication import Authentication, SlurmPeople
 from web.access.ended import ENDED_FILE, Ended
 from web.access.first import FirstLink
-from web.access.gate import Gate, SlurmPeople
 from web.access.people import EVERYONE, GROUP, Role, Roles
 from web.access.sessions import Sessions, key_of
 from web.access.users import Users, UsersError
 
 
-def gate_of(config: Config) -> Gate | None:
+def authentication_of(config: Config) -> Authentication | None:
     """None if the configuration has no ``[access]``. Raises ``CommandError``."""
     access = config.access
     if access is None:
@@ -29,7 +29,7 @@ def gate_of(config: Config) -> Gate | None:
     except OSError as error:
         raise CommandError(f"{config.data}: what sessions need cannot be kept: {error.strerror or error}") from error
     members = {Role.OWN: access.own, Role.READ: access.read, Role.OPERATE: access.operate}
-    return Gate(
+    return Authentication(
         users=users, roles=Roles({role: frozenset(names) for role, names in members.items()}),
         sessions=Sessions(key, access.session_hours * 3600, ended), proxies=Networks(access.proxies),
         user_header=config.user_header or "", groups_header=access.groups_header or "", provider=access.provider,

@@ -62,7 +62,7 @@ class SlurmPeople(Protocol):
 
 
 @dataclass
-class Gate:
+class Authentication:
     """The site's access control.
 
     ``proxies`` holds the addresses whose ``user_header`` is trusted; ``first`` is the link for the first administrator;
@@ -148,8 +148,8 @@ class Gate:
 class Guard:
     """Checks all routes: redirects a stranger to the login page, and explains to a program how to authenticate."""
 
-    def __init__(self, app: ASGIApp, gate: Gate) -> None:
-        self.app, self.gate = app, gate
+    def __init__(self, app: ASGIApp, authentication: Authentication) -> None:
+        self.app, self.authentication = app, authentication
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -169,14 +169,16 @@ class Guard:
         if person is None and not is_open:
             await refused(scope, receive, send)
         elif person is not None and not is_open and not SCOPES[person.scope].permits(scope["method"], path):
-            self.gate.audit.refused("denied", person.name, _client(scope) or "", method=scope["method"], path=path)
+            self.authentication.audit.refused(
+                "denied", person.name, _client(scope) or "", method=scope["method"], path=path
+            )
             await _outside(person).response(path)(scope, receive, send)
         else:
             await self.app(scope, receive, send)
 
     async def _recognised(self, scope: Scope) -> Person | None:
         """As ``_person``, and by an identity of Slurm. Raises ``ExpiredError``, ``IdentityError``."""
-        slurm = self.gate.slurm
+        slurm = self.authentication.slurm
         scheme, _, given = Headers(scope=scope).get("authorization", "").partition(" ")
         if slurm is None or scheme.lower() not in (accepted.lower() for accepted in slurm.schemes):
             return self._person(scope)
@@ -184,7 +186,7 @@ class Guard:
         try:
             return await slurm.person(scheme, given.strip(), peer=peer, at=at)
         except IdentityError as error:
-            self.gate.audit.refused(
+            self.authentication.audit.refused(
                 "slurm_identity_refused", "", _client(scope) or "", scheme=scheme, reason=str(error)
             )
             raise
@@ -196,13 +198,13 @@ class Guard:
     @property
     def challenge(self) -> str:
         """The header WWW-Authenticate: what a program may authenticate with."""
-        schemes = ("Bearer", *(self.gate.slurm.schemes if self.gate.slurm is not None else ()))
+        schemes = ("Bearer", *(self.authentication.slurm.schemes if self.authentication.slurm is not None else ()))
         return ", ".join(f'{scheme} realm="faultline"' for scheme in schemes)
 
     def _person(self, scope: Scope) -> Person | None:
-        secure = self.gate.is_secure(scope["scheme"])
+        secure = self.authentication.is_secure(scope["scheme"])
         peer = scope.get(PEER) or _client(scope)
-        return self.gate.person(Headers(scope=scope), peer, _client(scope) or "", secure=secure)
+        return self.authentication.person(Headers(scope=scope), peer, _client(scope) or "", secure=secure)
 
     def still_admits(self, scope: Scope) -> bool:
         """Whether the credentials of a request that was let in still belong to the same person with the same rights."""
