@@ -317,7 +317,7 @@ def test_senders_that_stop_in_the_middle_hold_no_more_memory_than_there_is(
         halves = [
             asyncio.ensure_future(intake.body(_chunks(_sender(b"x" * 60, asyncio.Event())), "a")) for _ in range(2)
         ]
-        done, waiting = await asyncio.wait(halves, timeout=1, return_when=asyncio.FIRST_COMPLETED)
+        done, waiting = await asyncio.wait(halves, timeout=120, return_when=asyncio.FIRST_COMPLETED)
         reported = [half.exception() for half in done]
         for half in waiting:
             half.cancel()

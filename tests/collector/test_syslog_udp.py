@@ -30,7 +30,7 @@ PARSER = line_parser()
 
 
 async def until(is_so: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60.0
+    end = time.monotonic() + 120.0
     while not is_so():
         assert time.monotonic() < end, "it did not come to that"
         await asyncio.sleep(0.005)

@@ -339,7 +339,7 @@ def test_a_slow_disk_keeps_nobody_from_sending(site: Site, monkeypatch: pytest.M
 
     def slow(register: Any, made: Any) -> None:
         begun.set()
-        assert goes_on.wait(60)
+        assert goes_on.wait(120)
         plain(register, made)
 
     monkeypatch.setattr(type(site.enroller.register), "_write", slow)
@@ -348,7 +348,7 @@ def test_a_slow_disk_keeps_nobody_from_sending(site: Site, monkeypatch: pytest.M
     )
     asking.start()
     try:
-        assert begun.wait(60) and not site.enroller.register._lock.locked()
+        assert begun.wait(120) and not site.enroller.register._lock.locked()
         assert site.enroller.find("one") is not None and site.enroller.find("two") is None
     finally:
         goes_on.set()

@@ -118,7 +118,7 @@ def comparable(output: list[list[Any]], rows: list[list[Any]]) -> tuple[list[lis
 def on_duckdb(case: dict[str, Any]) -> Result:
     """The answer to a conformance case."""
     con, catalog = database(case["tables"])
-    return run(con, case["query"], catalog=catalog, timeout_s=60)
+    return run(con, case["query"], catalog=catalog, timeout_s=120)
 
 
 def outcome(case: dict[str, Any], same_rows: Any, ask: Callable[[dict[str, Any]], Result] = on_duckdb) -> str:

@@ -72,7 +72,7 @@ def test_the_rest_runs_beside_the_store_with_the_same_answer(
     (one,) = compile_script(kql, CATALOG)
     assert one.cut is not None and one.cut.is_far_small
     sent = _forked(monkeypatch)
-    got = [_ask(store, kql, **how) for how in ({}, {"max_rows": 100, "max_bytes": 2**20, "timeout_s": 60.0})]
+    got = [_ask(store, kql, **how) for how in ({}, {"max_rows": 100, "max_bytes": 2**20, "timeout_s": 120.0})]
     assert not sent and got[0] == got[1]
     monkeypatch.setattr(few, "read", lambda con, cut: None)
     assert _ask(store, kql) == got[0] and len(sent) == 1
@@ -264,7 +264,7 @@ def test_the_dearest_of_few_rows_stays_within_the_least_memory(kql: str, repeate
     watching.start()
     began = time.thread_time()
     try:
-        run(con, kql, catalog=CATALOG, max_rows=100_000, max_bytes=64 * 2**20, timeout_s=60.0)
+        run(con, kql, catalog=CATALOG, max_rows=100_000, max_bytes=64 * 2**20, timeout_s=120.0)
     finally:
         over.set()
         watching.join()

@@ -26,7 +26,7 @@ def ask(rows: list[Row], call: str) -> list[list[Any]]:
     """The plugin's answer over rows with the columns c0, c1, ..."""
     schema = ", ".join(f"c{i}:string" for i in range(len(rows[0])))
     cells = ", ".join(json.dumps(cell) for row in rows for cell in row)
-    return run(duckdb.connect(), f"datatable({schema})[{cells}] | evaluate {call}", timeout_s=60).rows
+    return run(duckdb.connect(), f"datatable({schema})[{cells}] | evaluate {call}", timeout_s=120).rows
 
 
 def every(rows: list[Row]) -> Counter[Pattern]:
@@ -113,7 +113,7 @@ def test_diffpatterns_is_the_patterns_that_differ_more_than_their_neighbours(row
 
 def test_rare_values_cost_little() -> None:
     text = "range n from 1 to 20000 step 1 | project Id = tostring(n), Kind = iff(n % 4 == 0, 'x', 'y') | evaluate autocluster()"
-    assert run(duckdb.connect(), text, timeout_s=60).rows == [[0, 15000, 75.0, "", "y"], [1, 5000, 25.0, "", "x"]]
+    assert run(duckdb.connect(), text, timeout_s=120).rows == [[0, 15000, 75.0, "", "y"], [1, 5000, 25.0, "", "x"]]
 
 
 @pytest.mark.parametrize(

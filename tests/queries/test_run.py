@@ -124,7 +124,7 @@ def test_a_statement_is_stopped_and_the_next_one_is_not() -> None:
     with pytest.raises(QueryTimeout):
         run(con, "range x from 1 to 100000000 step 1 | extend y = x % 7 | summarize count() by x * y", timeout_s=0.05)
     for _ in range(3):
-        assert run(con, "print 1", timeout_s=30).rows == [[1]]
+        assert run(con, "print 1", timeout_s=120).rows == [[1]]
 
 
 def test_deadlines_fire_in_their_order_and_only_while_they_stand() -> None:
@@ -148,6 +148,6 @@ def test_deadlines_fire_in_their_order_and_only_while_they_stand() -> None:
 
 def test_columns_that_the_data_name_are_read_when_a_query_is_only_bound(store: DuckStore) -> None:
     query = 'print d = dynamic({"a":1, "b":"x"}) | evaluate bag_unpack(d)'
-    assert validate(query, con=store.cursor(), timeout_s=30) == [("a", "long"), ("b", "string")]
+    assert validate(query, con=store.cursor(), timeout_s=120) == [("a", "long"), ("b", "string")]
     with pytest.raises(CannotExpress, match="declare them"):
         validate(query)

@@ -23,7 +23,7 @@ from queries.kql.wall.memory import Shares, memory_budget
 from tests.queries.attacks import ATTACKS, Attack, doubling_union, nested_lets
 
 #: The maximum time of an attack: the limit is a second, and the machine may be busy with other things.
-LIMIT_S, PATIENCE_S = 1.0, 30.0
+LIMIT_S, PATIENCE_S = 1.0, 120.0
 LOGS = Table("Logs", (Column("Time", "datetime"), Column("Host", "string"), Column("Message", "string"), Column("Line", "long"),
                       Column("Fields", "dynamic")), 'kql."Logs"')  # fmt: skip
 CATALOG = Catalog({"Logs": LOGS})
@@ -213,7 +213,7 @@ def test_memory_has_an_end_and_is_reported(
         over.set()
         watching.join()
     assert most <= 256e6
-    assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=60).rows == [[10]], "the next one has what it needs"
+    assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=120).rows == [[10]], "the next one has what it needs"
 
 
 @pytest.mark.parametrize("is_slow", [False, True], ids=["the process is there", "the process comes later"])
@@ -242,11 +242,11 @@ def test_a_query_whose_time_is_over_before_it_is_watched_leaves_no_process(
         finally:
             os.kill(forker, signal.SIGCONT)
     KEPT.clear()
-    assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=60).rows == [[10]], "it has forked both"
+    assert _ask(store, "print strlen(strrep('a', 10))", timeout_s=120).rows == [[10]], "it has forked both"
     KEPT.clear()
     since = time.monotonic()
     while children.read_text().split():
-        assert time.monotonic() - since < 30
+        assert time.monotonic() - since < PATIENCE_S
         time.sleep(0.01)
 
 
@@ -266,7 +266,7 @@ def test_a_process_that_ends_before_it_read_its_question_is_an_error_of_the_quer
 
     monkeypatch.setattr(remote_query.Asked, "_begin", began)
     with pytest.raises(KqlRuntimeError, match="more memory"):
-        _ask(store, "print strlen(strrep('a', 10))", timeout_s=60)
+        _ask(store, "print strlen(strrep('a', 10))", timeout_s=120)
 
 
 @pytest.mark.parametrize("memory", [256 * 10**6, 512 * 10**6, 10**9, 64 * 10**9])
@@ -311,7 +311,7 @@ def test_who_goes_away_takes_the_process_along(store: duckdb.DuckDBPyConnection)
     began = time.monotonic()
     with pytest.raises(KqlRuntimeError, match="cancelled"):
         _ask(store, "range x from 1 to 100000000000 step 1 | summarize sum(x)", timeout_s=300, stopped=stopped)
-    assert time.monotonic() - began < 100
+    assert time.monotonic() - began < 240
 
 
 def test_the_forking_process_is_started_again_when_it_is_gone(store: duckdb.DuckDBPyConnection) -> None:

@@ -149,7 +149,11 @@ assert runner.status.state == "ok", runner.status
 def test_a_flap_is_an_event_and_one_that_nobody_watched_is_counted(parser: LineParser) -> None:
     """A real veth pair in a network namespace: the carrier is lost and regained, once watched and once not."""
     done = subprocess.run(
-        ["unshare", "--net", sys.executable, "-c", FLAPS, "{}"], capture_output=True, text=True, check=False, timeout=60
+        ["unshare", "--net", sys.executable, "-c", FLAPS, "{}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]

@@ -71,7 +71,7 @@ def gate(request: pytest.FixtureRequest) -> Callable[[Path], tuple[int, list[str
             "FAULTLINE_HOOK_SPOOL": str(folder.parent / "spool"),
             "PYTHONPATH": str(SCRIPTS.parents[1]),
         }
-        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=60)
+        done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
         assert done.stderr == b""
         return done.returncode, done.stdout.decode().splitlines()
 
@@ -220,7 +220,7 @@ def test_prolog_and_healthcheck_hand_over_and_then_ask_the_gate(tmp_path: Path) 
     environment = {"FAULTLINE_GATE": str(folder), "FAULTLINE_HOOK_SPOOL": str(spool), "SLURM_JOB_ID": "7"}
     for script, event in (("prolog-gate", "prolog"), ("healthcheck", "healthcheck")):
         done = subprocess.run(
-            ["/bin/sh", str(SCRIPTS / f"{script}.sh")], env=environment, capture_output=True, timeout=60
+            ["/bin/sh", str(SCRIPTS / f"{script}.sh")], env=environment, capture_output=True, timeout=120
         )
         assert (done.returncode, done.stdout.startswith(b"unfit gpu01"), done.stderr) == (1, True, b"")
         assert len(list(spool.glob(f"7.{event}.*.hook"))) == 1 or (spool / "dropped").exists()
@@ -228,7 +228,7 @@ def test_prolog_and_healthcheck_hand_over_and_then_ask_the_gate(tmp_path: Path) 
         alone.mkdir()
         shutil.copy(SCRIPTS / f"{script}.sh", alone)  # without the script beside it
         done = subprocess.run(
-            ["/bin/sh", str(alone / f"{script}.sh")], env=environment, capture_output=True, timeout=60
+            ["/bin/sh", str(alone / f"{script}.sh")], env=environment, capture_output=True, timeout=120
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 

@@ -288,5 +288,5 @@ def test_it_runs_from_an_agents_installation(tmp_path: Path) -> None:
         "import sys\nfor name in ('typer', 'rich', 'polars', 'duckdb', 'pyarrow', 'zstandard', 'structlog'): sys.modules[name] = None\n"
         f"sys.argv[1:] = ['slurm', 'verify', '--root', {str(made.root)!r}]\nfrom faultline.entry import main\nraise SystemExit(main())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     assert done.returncode == 1 and "does not set it" in done.stdout, done.stderr
