@@ -51,6 +51,23 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text(DOCS / "extending.md"), re.MULTILINE | re.DOTALL)
 
 
+def test_every_file_with_a_long_test_is_in_the_table_of_long_tests() -> None:
+    """In the first column: beside it stands what it shows, and where `make test` shows that."""
+    section = text(DOCS / "testing.md").partition("\n## Long tests")[2].partition("\n## ")[0]
+    named = set(re.findall(r"\w+\.py", " ".join(re.findall(r"^\| (.*?) \| ", section, re.MULTILINE))))
+    tests = ROOT / "tests"
+    long = {
+        path.name
+        for path in tests.rglob("*.py")
+        if "mark.long" in text(path) and path.relative_to(tests).parts[0] not in ("captures", "cluster")
+    }
+    assert len(long) > 80
+    # The mark itself, and its test; tests/cluster is named as a folder.
+    missing = long - named - {"conftest.py", "test_one_of_each_mark.py", "test_docs.py"}
+    assert not missing
+    assert "`cluster/`" in section
+
+
 def test_the_page_of_edges_is_what_the_generator_writes() -> None:
     done = subprocess.run([sys.executable, str(DOCS / "generate.py"), "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
