@@ -56,7 +56,7 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 
 conformance: $(DEV)  ## pass rates of KQL per tier over ../shared/data/kql; says so where that is missing
-	$(BIN)/python -m pytest tests/queries/test_cases.py -k conformance -m long -n 0 -rs
+	$(BIN)/python -m pytest tests/queries/kql/test_cases.py -k conformance -m long -n 0 -rs
 
 bench: $(DEV)
 	for b in benchmarks/*.py; do $(BIN)/python $$b || exit 1; done

@@ -34,7 +34,7 @@ from store.errors import StoreError
 from store.line_frames import coded, logs_for_storage
 from store.tables import CARRIED
 from tests.faultline.command import Done, faultline
-from tests.store.test_compacting import ROOT
+from tests.store.duckdb.test_compacting import ROOT
 
 BEGIN = datetime(2026, 3, 1, 8)
 
