@@ -84,6 +84,21 @@ def test_every_linked_file_exists(page: Path) -> None:
     assert not missing
 
 
+def test_every_test_that_a_document_or_a_comment_names_is_there() -> None:
+    tests = {path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    rooms = "parsers|store|collector|correlator|queries|web|faultline"
+    docs = {p for place in ("docs", "tests/cluster") for p in (ROOT / place).rglob("*.md")}
+    code = {p for room in (*rooms.split("|"), "tests") for p in (ROOT / room).rglob("*.py")}
+    missing = set()
+    for page in (*PAGES, ROOT / "Makefile", *docs, *code):
+        for found in re.finditer(
+            rf"(?<![\w/.])(?:tests/)?((?:{rooms}|cluster|deploy)/[\w/]*test_\w+\.py)\b", text(page)
+        ):
+            if found[1] not in tests:
+                missing.add(f"{page.relative_to(ROOT)}: {found[0]}")
+    assert not missing
+
+
 def test_the_targets_of_make_that_the_readme_names_exist() -> None:
     targets = set(re.findall(r"^([a-z]+):", text(ROOT / "Makefile"), re.MULTILINE))
     named = set(re.findall(r"\bmake ([a-z]+)", text(ROOT / "README.md")))
