@@ -56,7 +56,7 @@ lint: $(DEV)
 	$(BIN)/lint-imports
 
 conformance: $(DEV)  ## pass rates of KQL per tier over ../shared/data/kql; says so where that is missing
-	$(BIN)/python -m pytest tests/queries/test_cases.py -k conformance -m long -n 0 -rs
+	$(BIN)/python -m pytest tests/queries/kql/test_cases.py -k conformance -m long -n 0 -rs
 
 # Those that measure something without an argument (tests/test_house.py holds the list); docs/benchmarks.md has the others.
 BENCH := agent archive calibration correlation endings fleet gate hooks house ingest parsers peers queries readers soak ui

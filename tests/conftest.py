@@ -41,7 +41,7 @@ sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # A password costs a tenth of a second of CPU and 64 MiB, on purpose, and tests hash hundreds. The cost of the product's
-# hasher is tested in web/test_access_attempts.py, which reloads the module.
+# hasher is tested in web/access/test_access_attempts.py, which reloads the module.
 passwords.HASHER = PasswordHasher(time_cost=1, memory_cost=64, parallelism=1, type=Type.ID)
 
 # A traceback with all variables, as structlog writes it until a log is set up, takes five seconds of CPU.

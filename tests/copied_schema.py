@@ -1,7 +1,7 @@
 """New stores copy their tables and views from one that each test process makes once.
 
 A run creates thousands of stores, and creating the schema takes more CPU than many a test does with it (docs/testing.md
-has figures). ``store/test_copied_schema.py`` shows that the copy is what ``DuckStore.migrate`` creates. A store that exists is
+has figures). ``store/duckdb/test_copied_schema.py`` shows that the copy is what ``DuckStore.migrate`` creates. A store that exists is
 migrated as in the product, and so is one that another process opens.
 
 A store in memory takes the engine that a closed one left (``idle_engines.py``), with its schema: starting and ending an

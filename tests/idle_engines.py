@@ -4,7 +4,7 @@ Only one that is as it was started is kept: nobody else has a connection to it, 
 query in KQL does), no database is attached, and its own has only the schemas of a store. If these are those of a new
 store, only the tables that had rows are made anew. Otherwise, as when a test left an index, a sequence or a type, the
 schemas are dropped. Settings are set again whenever a store is opened (``store.duckdb.opening.set_up``).
-``store/test_idle_engines.py`` tests this.
+``store/duckdb/test_idle_engines.py`` tests this.
 
 Macros are looked for at the end of a process only (``macros_left``): no other list is as long as that of all functions.
 """

@@ -311,7 +311,7 @@ DOOR = Format("door", "a door", "^@", by_line(door))
 """
 USED_POINTS = {"reports": {"exits": "quay:EXITS", "odd": "quay:ODD"}, "formats": {"door": "quay:DOOR"}}
 
-#: The tests of the built-in edges are not run here: tests/correlator/test_edge_tests.py does that.
+#: The tests of the built-in edges are not run here: tests/correlator/selftest/test_edge_tests.py does that.
 FEW_TESTS = "from correlator.selftest import situations; situations.outcomes_of_lines = lambda *_: iter(())"
 
 

@@ -51,6 +51,23 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", text(DOCS / "extending.md"), re.MULTILINE | re.DOTALL)
 
 
+def test_every_file_with_a_long_test_is_in_the_table_of_long_tests() -> None:
+    """In the first column: beside it stands what it shows, and where `make test` shows that."""
+    section = text(DOCS / "testing.md").partition("\n## Long tests")[2].partition("\n## ")[0]
+    named = set(re.findall(r"\w+\.py", " ".join(re.findall(r"^\| (.*?) \| ", section, re.MULTILINE))))
+    tests = ROOT / "tests"
+    long = {
+        path.name
+        for path in tests.rglob("*.py")
+        if "mark.long" in text(path) and path.relative_to(tests).parts[0] not in ("captures", "cluster")
+    }
+    assert len(long) > 80
+    # The mark itself, and its test; tests/cluster is named as a folder.
+    missing = long - named - {"conftest.py", "test_one_of_each_mark.py", "test_docs.py"}
+    assert not missing
+    assert "`cluster/`" in section
+
+
 def test_the_page_of_edges_is_what_the_generator_writes() -> None:
     done = subprocess.run([sys.executable, str(DOCS / "generate.py"), "--check"], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -82,6 +99,21 @@ def test_every_benchmark_is_in_the_table() -> None:
         r"^\| `python benchmarks/(\w+\.py)[^|]*(?:\|[^|]*){3}\|$", text(DOCS / "benchmarks.md"), re.MULTILINE
     )
     assert set(rows) == files
+
+
+def test_every_test_that_a_document_or_a_comment_names_is_there() -> None:
+    tests = {path.relative_to(ROOT / "tests").as_posix() for path in (ROOT / "tests").rglob("test_*.py")}
+    rooms = "parsers|store|collector|correlator|queries|web|faultline"
+    docs = {p for place in ("docs", "tests/cluster") for p in (ROOT / place).rglob("*.md")}
+    code = {p for room in (*rooms.split("|"), "tests") for p in (ROOT / room).rglob("*.py")}
+    missing = set()
+    for page in (*PAGES, ROOT / "Makefile", *docs, *code):
+        for found in re.finditer(
+            rf"(?<![\w/.])(?:tests/)?((?:{rooms}|cluster|deploy)/[\w/]*test_\w+\.py)\b", text(page)
+        ):
+            if found[1] not in tests:
+                missing.add(f"{page.relative_to(ROOT)}: {found[0]}")
+    assert not missing
 
 
 def test_the_targets_of_make_that_the_readme_names_exist() -> None:

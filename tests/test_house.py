@@ -43,6 +43,13 @@ MAY_IMPORT: dict[str, set[str]] = {
 DISTRIBUTIONS = packages_distributions()
 #: A test installs them for itself, in an environment of its own (tests/deploy/rendered.py).
 OF_A_TEST = {"helm-python", "kubernetes-validate"}
+#: Folders of tests that are no package, and what they test instead.
+BESIDE_THE_ROOMS = {
+    "tests": "rules that hold for all rooms",
+    "cluster": "a real Slurm, with agents and a service",
+    "deploy": "units, images and the chart in deploy/",
+    "correlator/engine": "correlator/engine.py and what it runs: situations and captures, from rows to verdicts",
+}
 #: Code on compute nodes imports nothing of ours (the agent: nothing but itself).
 ALONE = ("collector/hooks.py", "collector/agent/")
 #: A file of this length is usually two things.
@@ -264,6 +271,23 @@ def test_the_wall_around_queries_stands_in_no_circle_of_imports() -> None:
             seen |= new
             todo += new
         assert not seen & {wall, "queries.kql.run"}, f"{wall} imports what imports it"
+
+
+def test_the_tests_mirror_the_rooms() -> None:
+    """A test lies in the folder of the package that it tests.
+
+    Every room of the correlator has tests of its own, and none lies beside the rooms.
+    """
+    tests = [path.relative_to(ROOT / "tests") for path in (ROOT / "tests").rglob("test_*.py")]
+    tests = [test for test in tests if test.parts[0] != "captures"]
+    folders = {test.parent.as_posix().replace(".", "tests") for test in tests}
+    packages = {folder for folder in folders if (ROOT / folder / "__init__.py").exists()}
+    assert folders - packages == set(BESIDE_THE_ROOMS)
+    rooms = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "correlator").glob("*/__init__.py")}
+    assert not rooms - folders, "rooms of the correlator without a test"
+    assert "correlator" not in folders, "each of its tests belongs to one room, or to its engine"
+    names = [test.name for test in tests]
+    assert len(names) == len(set(names)), "a test file is named by its last part alone (tests/conftest.py, docs)"
 
 
 def test_what_runs_on_compute_nodes_imports_nothing_of_ours() -> None:

@@ -1,4 +1,4 @@
-"""What makes a node unfit, and what only doubtful. A table of situations tests it (tests/correlator/test_fitness.py).
+"""What makes a node unfit, and what only doubtful. A table of situations tests it (tests/correlator/fitness/test_fitness.py).
 
 Only what lasts, is proven and hurts any job makes a node unfit: a GPU that is lost or needs a reset by NVIDIA's
 catalogue, a link without carrier that no other plane replaces, and what Slurm itself says. All else is a doubt:

@@ -1,7 +1,7 @@
 """The table of the ways in which Slurm ends a job: ``endings/*.toml``, read and checked.
 
 The correlator does not read it. It states what verdicts say about each way; ``docs/generate.py`` writes docs/endings.md
-from it, and tests/correlator/test_endings_table.py compares it with the verdicts.
+from it, and tests/correlator/verdicts/test_endings_table.py compares it with the verdicts.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Faults of a site's daily life: a full /tmp, a controller that fails over, a node without names, users or cgroups.
 
-The truth is recorded as injected; the name of a job's cause is in ``tests/correlator/test_captures.py``.
+The truth is recorded as injected; the name of a job's cause is in ``tests/correlator/engine/test_captures.py``.
 """
 
 import os

@@ -79,7 +79,7 @@ class Running:
                 self.process.wait(120)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(10)
+                self.process.wait(120)
 
     def request(self, method: str, path: str, body: bytes | None = None, headers: dict[str, str] | None = None,
                 timeout_s: float = 120.0) -> tuple[int, bytes, dict[str, str]]:  # fmt: skip

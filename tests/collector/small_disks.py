@@ -68,7 +68,7 @@ class BreakableDisk:
         trigger.write_text("1")
 
     def unmount(self) -> bool:
-        end = time.monotonic() + 60
+        end = time.monotonic() + 120
         while not (done := _run("umount", str(self.folder))) and time.monotonic() < end:
             time.sleep(0.1)
         return done

@@ -82,7 +82,7 @@ def test_lines_arrive_once_whoever_is_killed(service: Running, tmp_path: Path, m
 def numbers_stored(service: Running, written: int) -> Counter[int]:
     """How often each numbered line is stored, once all are there or a timeout has passed."""
     question = 'Logs | where Message startswith "numbered" | project toint(substring(Message, 9))'
-    until = time.monotonic() + 60 + AWAY_S / 4
+    until = time.monotonic() + 120 + AWAY_S / 4
     stored: Counter[int] = Counter()
     while len(stored) < written and time.monotonic() < until:
         time.sleep(0.3)

@@ -33,7 +33,7 @@ class Lines(asyncio.Protocol):
         self.place.release()
 
 
-async def until(true: Callable[[], bool], patience_s: float = 60.0) -> None:
+async def until(true: Callable[[], bool], patience_s: float = 120.0) -> None:
     end = time.monotonic() + patience_s
     while not true():
         assert time.monotonic() < end, "it did not come to that"
@@ -48,7 +48,7 @@ async def ended(client: socket.socket) -> bool:
     """Waits until the other side has closed it; returns whether it did."""
     loop = asyncio.get_running_loop()
     try:
-        return await asyncio.wait_for(loop.sock_recv(client, 1), 60) == b""
+        return await asyncio.wait_for(loop.sock_recv(client, 1), 120) == b""
     except ConnectionError:
         return True
 

@@ -33,7 +33,7 @@ def test_an_ended_run_is_recorded_as_slurmctld_tells_it(shell: str, tmp_path: Pa
         env={**TOLD, "FAULTLINE_HOOK_SPOOL": str(spool)},
         capture_output=True,
         check=True,
-        timeout=60,
+        timeout=120,
     )
     assert done.stdout == done.stderr == b""
     (file,) = spool.glob("4711.jobcomp.*.hook")

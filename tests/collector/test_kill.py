@@ -273,7 +273,7 @@ def test_every_acknowledged_line_is_stored_exactly_once(service: Running, measur
         for sender in senders:
             sender.ending.set()
         for sender in senders:
-            sender.join(30)
+            sender.join(120)
         # Agent and rsyslog still hold what they could not deliver while the service was down.
         until = time.monotonic() + 180
         while not all_there(service, senders, on_disk) and time.monotonic() < until:

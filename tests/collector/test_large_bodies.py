@@ -36,11 +36,11 @@ def test_a_large_body_is_read_while_others_are_answered(body: bytes) -> None:
 
     def read_slowly(asked: Request) -> bool:
         begun.set()
-        return answered.wait(20)
+        return answered.wait(120)
 
     async def talk() -> tuple[bool, bytes]:
         slow = asyncio.ensure_future(bodies.read(request(body, **headers), read_slowly))
-        assert await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.to_thread(begun.wait, 120)
         small = await bodies.read(request(gzip.compress(b"small"), **{"content-encoding": "gzip"}), Request.plain)
         answered.set()
         return await slow, small
@@ -53,14 +53,14 @@ def test_one_sender_does_not_use_all_threads() -> None:
 
     def read_slowly(asked: Request) -> bool:
         begun.set()
-        return answered.wait(20)
+        return answered.wait(120)
 
     async def talk() -> tuple[list[bool], bytes]:
         slow = [
             asyncio.ensure_future(bodies.read(request(LARGE, **{"content-encoding": "gzip"}), read_slowly))
             for _ in range(9)
         ]
-        assert await asyncio.to_thread(begun.wait, 20)
+        assert await asyncio.to_thread(begun.wait, 120)
         other = await bodies.read(request(b"y" * (MOST_AT_ONCE + 1), "10.0.0.7"), lambda asked: asked.plain()[:1])
         answered.set()
         return await asyncio.gather(*slow), other

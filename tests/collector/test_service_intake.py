@@ -57,7 +57,7 @@ def test_batches_wait_while_another_process_holds_the_store_and_go_in_when_it_is
     assert other.stdin is not None
     other.stdin.close()
     other.wait(240)
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while running.request("GET", "/readyz")[0] != 200 and time.monotonic() < until:
         time.sleep(0.1)
     assert running.until("Logs | project Message", 1) == [["one"]]
@@ -103,7 +103,7 @@ def test_a_full_disk_refuses_and_recovers_without_hands_and_without_loss(data: P
         assert refused and all(int(headers["retry-after"]) >= 1 for headers in refused)
         sure += [f"full {n} " + "x" * 9000 for n, (status, _) in enumerate(answers) if status == 200]
         filler.unlink()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while send(running, "after", "n/s/3/1")[0] != 200 and time.monotonic() < until:
             time.sleep(0.2)
         sure.append("after")

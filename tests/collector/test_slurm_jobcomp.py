@@ -31,5 +31,5 @@ def test_a_failed_job_arrives_as_it_ends(service: Running, tmp_path: Path) -> No
     more = f"JobCompType=jobcomp/elasticsearch\nJobCompLoc=http://127.0.0.1:{service.http}/slurm/_doc\n"
     with tiny_slurm(folder, more) as slurm:
         job = slurm.submit("fails", "exit 3")
-        rows = service.until(f"Jobs | where JobId == {job} | project Name, State, ExitCode, NodeList", 1, timeout_s=90)
+        rows = service.until(f"Jobs | where JobId == {job} | project Name, State, ExitCode, NodeList", 1)
         assert rows == [["fails", "FAILED", 3, "n1"]], slurm.log()

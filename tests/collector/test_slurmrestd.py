@@ -56,7 +56,7 @@ def asked(runner: Runner) -> dict[str, list[dict[str, Any]]]:
 
 
 def until(what: Callable[[], Any]) -> Any:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while not (found := what()) and time.monotonic() < end:
         time.sleep(0.2)
     return found

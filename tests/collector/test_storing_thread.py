@@ -56,7 +56,7 @@ def test_one_that_cannot_be_kept_alive_hangs_nobody(monkeypatch: pytest.MonkeyPa
         assert storing.wait(240)
         with pytest.raises(StoreError):
             storing.end()
-    storing._thread.join(60)
+    storing._thread.join(120)
     assert stated and storing.ended is not None and "_Ends" in storing.ended
     with pytest.raises(StoreError):
         storing.begin(cast(Any, object()))

@@ -107,7 +107,7 @@ def storm(tmp_path: Path, count: int, seconds: float, most: int, measured: Measu
             time.sleep(0.05)
         longest = max(longest, time.monotonic() - last_rise)  # also the pause that had not ended
         slow.ending.set()
-        slow.join(60)
+        slow.join(120)
         kql = "Logs | where Message startswith 'storm ' | project toint(substring(Message, 6))"
         rows: list[int] = []
         end = time.monotonic() + 180

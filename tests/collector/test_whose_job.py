@@ -23,7 +23,7 @@ from test_agent_to_service import Agent
 ALICE, MALLORY = 20001, 20002
 #: Real processes: on a busy machine a service takes a minute until it parses. The small version is
 #: tests/faultline/test_disputes.py, and tests/collector/agent/test_agent_strangers.py with
-#: tests/correlator/test_ownership.py.
+#: tests/correlator/gather/test_ownership.py.
 pytestmark = [
     pytest.mark.long,
     pytest.mark.skipif(os.geteuid() != 0, reason="needs root: processes of several users"),

@@ -59,7 +59,7 @@ class Slurm:
 
     def call(self, *command: str) -> str:
         done = subprocess.run(
-            command, capture_output=True, text=True, env=self.environment, cwd=self.folder, timeout=60
+            command, capture_output=True, text=True, env=self.environment, cwd=self.folder, timeout=120
         )
         assert done.returncode == 0, f"{command}: {done.stderr}"
         return done.stdout
@@ -101,7 +101,7 @@ def tiny_slurm(folder: Path, more: str = "") -> Iterator[Slurm]:
             time.sleep(0.05)
         running.enter_context(daemon(f"{SBIN}/slurmctld", "-D", "-i", "-f", str(conf), log=folder / "ctld.out"))
         running.enter_context(daemon(f"{SBIN}/slurmd", "-D", "-N", "n1", "-f", str(conf), log=folder / "slurmd.out"))
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while "idle" not in _states(slurm):
             if time.monotonic() > until:
                 ends = [(folder / name).read_text()[-300:] for name in ("ctld.out", "slurmd.out")]

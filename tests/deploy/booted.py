@@ -136,14 +136,14 @@ def booted(folder: Path, units: dict[str, str], prepare: str) -> Iterator[Booted
         yield found
     finally:
         outer.send_signal(signal.SIGKILL)
-        outer.wait(30)
+        outer.wait(120)
         errors.close()
         _remove(group)
 
 
 def _first_process(outer: subprocess.Popen[bytes]) -> Booted | None:
     children = Path(f"/proc/{outer.pid}/task/{outer.pid}/children")
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end and outer.poll() is None:
         for pid in children.read_text().split():
             with contextlib.suppress(OSError):
@@ -154,7 +154,7 @@ def _first_process(outer: subprocess.Popen[bytes]) -> Booted | None:
 
 
 def _answers(found: Booted) -> bool:
-    end = time.monotonic() + 30
+    end = time.monotonic() + 120
     while time.monotonic() < end:
         if found.run("systemctl", "is-active", "booted.target").stdout.strip() == "active":
             return True
@@ -164,7 +164,7 @@ def _answers(found: Booted) -> bool:
 
 def _remove(group: Path) -> None:
     """Removes the cgroup with everything below it, once its processes are gone."""
-    end = time.monotonic() + 20
+    end = time.monotonic() + 120
     while group.exists() and time.monotonic() < end:
         for below in sorted(group.rglob("*/"), reverse=True):
             with contextlib.suppress(OSError):

@@ -41,7 +41,7 @@ class Site:
         self.system, self.port, self.syslog = system, port, syslog
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> tuple[int, Any]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         try:
             connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
             answer = connection.getresponse()
@@ -117,7 +117,7 @@ def test_the_service_runs_shut_in_and_stores_what_comes_by_a_privileged_port(sit
     assert (about["Uid"].split(), about["Gid"].split()) == ([str(FAULTLINE)] * 4, [str(FAULTLINE)] * 4)
     assert about["CapEff"] == about["CapBnd"] == about["CapAmb"] == BIND_ONLY
     assert (about["NoNewPrivs"], about["Seccomp"], about["Umask"]) == ("1", "2", "0077")
-    with socket.create_connection(("127.0.0.1", site.syslog), 10) as sender:
+    with socket.create_connection(("127.0.0.1", site.syslog), 120) as sender:
         sender.sendall(b"<13>Nov 21 16:00:00 gpu01 app: by a port below 1024\n")
     site.until(lambda: site.query("Logs | where Message has 'by a port below 1024' | count")[0][0] == 1)
     files = [site.system.file("/var/lib/faultline"), *site.system.file("/var/lib/faultline").rglob("*")]

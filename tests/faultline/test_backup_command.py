@@ -34,7 +34,7 @@ from store.errors import StoreError
 from store.line_frames import coded, logs_for_storage
 from store.tables import CARRIED
 from tests.faultline.command import Done, faultline
-from tests.store.test_compacting import ROOT
+from tests.store.duckdb.test_compacting import ROOT
 
 BEGIN = datetime(2026, 3, 1, 8)
 
@@ -314,7 +314,7 @@ def test_writers_go_on_while_closed_days_and_digests_are_read(tmp_path: Path, mo
         def meanwhile(connection: object) -> object:
             writer = threading.Thread(target=lambda: store.append({"logs": lines("meanwhile")}))
             writer.start()
-            writer.join(30)
+            writer.join(120)
             assert not writer.is_alive()
             return digests(connection)  # type: ignore[arg-type]
 
@@ -399,7 +399,7 @@ def test_a_copy_of_a_service_that_takes_lines_in(tmp_path: Path) -> None:
         stopped = copies._COPY.replace("for source", "os.kill(os.getppid(), 9)\nfor source")
         assert stopped != copies._COPY
         service.send_signal(signal.SIGTERM)
-        service.wait(60)
+        service.wait(120)
     assert faultline("restore", tmp_path / "copy", "--data", tmp_path / "back").returncode == 0
     store_all(tmp_path / "back")
     found = texts(tmp_path / "back")

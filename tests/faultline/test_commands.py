@@ -188,10 +188,10 @@ def test_report_lists_and_writes(data: Path, tmp_path: Path) -> None:
 
 def _answered(address: str) -> Any:
     """The first answer of an address: the first pass over waiting lines runs beside the service's start."""
-    until = time.monotonic() + 60
+    until = time.monotonic() + 120
     while True:
         try:
-            with urllib.request.urlopen(address, timeout=10) as answer:
+            with urllib.request.urlopen(address, timeout=120) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as error:
             if error.code != 404 or time.monotonic() > until:
@@ -221,7 +221,7 @@ def test_service_takes_in_hook_files_and_names_its_address(tmp_path: Path) -> No
         finally:
             service.terminate()
             service.wait(timeout=240)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while (tmp_path / "data" / "service.json").exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not list(spool.glob("*.hook")) and faultline("why", "77", "--data", tmp_path / "data").returncode == 1

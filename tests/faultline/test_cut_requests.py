@@ -106,7 +106,7 @@ class _Served:
         before = self.ended
         reader, writer = await asyncio.open_connection(*self._address)
         writer.write(request)
-        answer = b"" if hangs_up else await asyncio.wait_for(reader.read(), 60)
+        answer = b"" if hangs_up else await asyncio.wait_for(reader.read(), 120)
         writer.close()
         async with asyncio.timeout(60):
             while self.ended == before:

@@ -47,7 +47,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 def asked_from(peer: str, service: Running, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
     """Status and cookie for a request from an address of this machine."""
-    with closing(http.client.HTTPConnection("127.0.0.1", service.http, timeout=60, source_address=(peer, 0))) as made:
+    with closing(http.client.HTTPConnection("127.0.0.1", service.http, timeout=120, source_address=(peer, 0))) as made:
         made.request("POST", path, body, headers)
         answer = made.getresponse()
         answer.read()

@@ -76,7 +76,7 @@ class Guarded:
 
     def send(self, **shown: str) -> int:
         files = {name: str(self.folder / file) for name, file in shown.items()}
-        sender = Connection(self.url, lambda: "", timeout=60.0, ca=str(self.folder / "ca.pem"), **files)
+        sender = Connection(self.url, lambda: "", timeout=120.0, ca=str(self.folder / "ca.pem"), **files)
         try:
             record = {"raw": "Nov 23 08:00:00 gpu01 kernel: mlx5_core 0000:3b:00.0 ens1: Link down", "host": "gpu01"}
             return sender.request("POST", "/api/v1/ingest", json.dumps(record).encode() + b"\n", {}).code

@@ -61,7 +61,7 @@ async def _said(address: tuple[str, int], data: bytes) -> bytes:
     reader, writer = await asyncio.open_connection(*address)
     writer.write(data)
     try:
-        return await asyncio.wait_for(reader.read(), 60)
+        return await asyncio.wait_for(reader.read(), 120)
     except ConnectionError:
         return b""
     finally:

@@ -17,7 +17,7 @@ from parsers.record import frame
 from store import open_store
 from store.files import SERVICE_FILE
 from tests.faultline.command import faultline
-from tests.store.test_compacting import ROOT, fill, state
+from tests.store.duckdb.test_compacting import ROOT, fill, state
 
 
 @pytest.fixture(scope="module")

@@ -68,12 +68,12 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         server = uvicorn.Server(uvicorn.Config(create_app(store, authentication=authentication), log_level="error"))
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
-        until = time.monotonic() + 60
+        until = time.monotonic() + 120
         while not server.started and time.monotonic() < until:
             time.sleep(0.02)
         yield Site(f"http://localhost:{listener.getsockname()[1]}", authentication, folder)
         server.should_exit = True
-        thread.join(10)
+        thread.join(120)
 
 
 def program(folder: Path, name: str, script: str) -> Path:

@@ -26,7 +26,7 @@ LINES = 4_000
 BUDGET = 512 * 10**6
 PASSWORD = "a password to try"
 #: How long the client waits for an answer before it considers the service dead.
-PATIENCE_S = 90.0
+PATIENCE_S = 120.0
 #: The states of processes that have ended.
 _ENDED = ("Z", "X")
 #: Periods without an attack in which the baseline of lines, pages and small queries is measured.
@@ -237,7 +237,7 @@ def attacked_site(folder: Path) -> Iterator[Site]:
                 made.service.request("POST", "/api/v1/ingest", body, {"Content-Type": "application/x-ndjson"})[0] == 200
             )
         end = time.monotonic() + 300
-        while (counted := made.ask("bob", "Logs | count", timeout_s=30)[1].get("rows")) is None or counted[0][
+        while (counted := made.ask("bob", "Logs | count", timeout_s=120)[1].get("rows")) is None or counted[0][
             0
         ] < LINES:
             assert time.monotonic() < end, f"{counted} lines are stored"

@@ -100,7 +100,7 @@ def running(client_id: str, secret: str) -> Iterator[SmallProvider]:
     server = uvicorn.Server(uvicorn.Config(provider.app(), port=port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 120
     while not server.started and time.monotonic() < deadline:
         time.sleep(0.02)
     yield provider

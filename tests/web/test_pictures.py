@@ -18,7 +18,7 @@ from correlator.repairs.repairs import repairs
 from correlator.site.senders import configured_nodes
 from store import open_store
 from store.duckdb.store import DuckStore
-from tests.correlator.test_liars import ALL, unpacked
+from tests.correlator.engine.test_liars import ALL, unpacked
 from tests.line_parser import line_parser
 from web.app import create_app
 from web.axis import LEAST_SHOWN

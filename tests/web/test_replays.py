@@ -71,7 +71,7 @@ def test_it_is_made_beside_the_requests_and_kept(store: DuckStore, monkeypatch: 
 
     def makes(near: Any, subject: Any, *_: Any) -> dict[str, Any]:
         asked.append(subject)
-        go.wait(30)
+        go.wait(120)
         return course(next(iter(subject.jobs)), client.get(f"/api/v1/jobs/{next(iter(subject.jobs))}/verdict").json())
 
     _, client, name = app_of(store, monkeypatch, makes)
@@ -110,14 +110,14 @@ def test_few_wait_for_their_turn(store: DuckStore, monkeypatch: pytest.MonkeyPat
 
     def makes(*_: Any) -> dict[str, Any]:
         began.set()
-        go.wait(30)
+        go.wait(120)
         raise ReplayFailedError("enough")
 
     monkeypatch.setattr(replaying, "MOST_WAITING", 1)
     app, client, name = app_of(store, monkeypatch, makes)
     row = app.state.reader.incident(name)
     app.state.replays.of(row)
-    assert began.wait(30)
+    assert began.wait(120)
     app.state.replays.of({**row, "incident_id": "another"})
     with pytest.raises(ProblemError, match="Too many replays wait") as refused:
         app.state.replays.of({**row, "incident_id": "a third"})

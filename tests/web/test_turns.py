@@ -175,8 +175,8 @@ def test_a_query_ends_with_its_client() -> None:
     with open_store(None) as store:
         app = create_app(store)
         began = time.monotonic()
-        asyncio.run(asked_and_left(app, question(query=ENDLESS, timeout_s=120), 0.3))
-        assert time.monotonic() - began < 60
+        asyncio.run(asked_and_left(app, question(query=ENDLESS, timeout_s=600), 0.3))
+        assert time.monotonic() - began < 300, "it ran on until its own limit"
         assert 'faultline_queries_total{outcome="cancelled"} 1.0' in app.state.metrics.text()
         answer = TestClient(app).post("/api/v1/query", json={"query": "print 1"})
         assert answer.json()["rows"] == [[1]]

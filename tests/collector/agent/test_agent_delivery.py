@@ -104,6 +104,8 @@ def test_a_link_that_comes_back_ends_the_wait_but_not_one_that_the_service_asked
         time.sleep(0.01)
     server.refuse = lambda key, body: None
     sender.hurry()
+    # Not the time that something takes: a second request that should not come has this long to come. A machine too busy for
+    # it would miss the defect, and never see one that is not there.
     time.sleep(0.3)
     assert server.requests == [("gpu01/logs/e1/1", 429)]
     sender.stop(1.0)

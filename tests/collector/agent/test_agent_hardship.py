@@ -59,7 +59,7 @@ def test_a_disk_that_fills_while_batches_wait_delivers_them(tmp_path: Path, serv
         assert until(lambda: len(list((disk / "spool").glob("*.seg"))) >= 3), "more than one segment waits"
         filler = fill(disk)
         server.refuse = lambda key, body: None
-        assert until(lambda: len(counted(server)) == 1300, 60), len(counted(server))
+        assert until(lambda: len(counted(server)) == 1300), len(counted(server))
         filler.unlink()
         write(agent.log, 1301, 1400)
         assert until(lambda: len(counted(server)) == 1400)
@@ -132,7 +132,7 @@ def test_ten_minutes_without_the_service(tmp_path: Path, server: IngestServer) -
             agent.log.touch()
         time.sleep(1.0)
     server.start()
-    assert until(lambda: len(counted(server)) == 1010, 60), len(counted(server))
+    assert until(lambda: len(counted(server)) == 1010), len(counted(server))
     assert agent.terminate() == 0
     assert counted(server) == Counter(range(1, 1011)) and server.blind("files") == []
 

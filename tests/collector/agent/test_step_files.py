@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 from made_host import Host, asked, tables
-from test_agent_hooks import EPILOG, OUTPUT, hook, output
 
 from collector.agent import step_files
 from collector.agent.artifacts import Artifact, Owner
 from collector.agent.sources import hooks as source
 from collector.agent.step_files import MOST_FILES, MOST_SRUNS, StepFiles
+from tests.collector.agent.sources.test_agent_hooks import EPILOG, OUTPUT, hook, output
 
 UID = int(EPILOG["SLURM_JOB_UID"])
 WRITE, READ, APPEND = "0100001", "0100000", "0102002"

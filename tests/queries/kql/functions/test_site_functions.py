@@ -1,0 +1,258 @@
+"""Functions of installed packages: the example of docs/extending.md, and the handling of invalid packages.
+
+Packages are real: a module and its metadata in a folder of the path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from parsers import extensions
+from queries.kql import KqlBindError, KqlError, run, validate
+from queries.kql.failures import engine_error
+from queries.kql.functions import python
+from queries.kql.functions.calling import BODY_PREFIX
+from queries.kql.functions.declaration import LINEAR, Body, Cost, Function, Kind, Template
+from queries.kql.functions.registry import GROUP, SUBJECTS, registry
+
+ROOT = Path(__file__).parents[4]
+
+
+def install(folder: Path, name: str, modules: dict[str, str], points: dict[str, str]) -> None:
+    """A package as pip leaves it: its modules, and metadata with its entry points."""
+    for module, code in modules.items():
+        target = folder / module
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(code)
+    metadata = folder / f"{name}-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
+    lines = [f"[{GROUP}]", *(f"{point} = {target}" for point, target in points.items())]
+    (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+
+def of_the_docs() -> tuple[str, dict[str, str]]:
+    """The module and the entry points that docs/extending.md shows."""
+    page = (ROOT / "docs" / "extending.md").read_text()
+    section = page.split("## A KQL function\n")[1].split("\n## ")[0]
+    (code,) = re.findall(r"^```python\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    (shown,) = re.findall(r"^    \[project\.entry-points.*?(?=\n\n)", section, re.MULTILINE | re.DOTALL)
+    points: dict[str, str] = tomllib.loads(textwrap.dedent(shown))["project"]["entry-points"][GROUP]
+    return code, points
+
+
+ASK = """
+import json, sys
+import duckdb
+from queries.kql import run, validate
+from queries.kql.support import of_this_site
+con = duckdb.connect()
+print(json.dumps([run(con, text).rows for text in json.loads(sys.argv[1])]))
+print(of_this_site())
+"""
+
+
+@pytest.mark.parametrize("name", ["celsius", "rack_of"])
+def test_no_function_of_the_example_is_there_without_the_package(name: str) -> None:
+    with pytest.raises(KqlBindError, match=f"unknown function '{name}'"):
+        run(duckdb.connect(), f"print {name}('212')")
+
+
+def test_the_functions_of_the_docs_are_called_and_listed_once_their_package_is_installed(tmp_path: Path) -> None:
+    code, points = of_the_docs()
+    install(tmp_path, "our_package", {"our_package/__init__.py": "", "our_package/kql.py": code}, points)
+    data = "datatable(Host:string, Value:real)['gx0731', 212.0, 'gx0702', 32.0, 'login', 50.0]"
+    questions = [
+        f"{data} | project celsius(Value)",
+        f"{data} | where celsius(Value) >= 10 | summarize count() by Rack = rack_of(Host) | sort by Rack asc",
+        f"{data} | extend R = rack_of(Host) | where R startswith 'gx' | project R, C = celsius(Value) | sort by C asc",
+        f"{data} | summarize median_of(Value), span_of(Value)",
+    ]
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(questions)], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers, _, listed = done.stdout.partition("\n")
+    celsius, racks, both, together = json.loads(answers)
+    assert celsius == [[100.0], [0.0], [10.0]]
+    assert racks == [["", 1], ["gx07", 1]]
+    assert together == [[50.0, 180.0]]
+    assert both == [["gx07", 0.0], ["gx07", 100.0]]
+    assert "| `celsius` | Degrees Fahrenheit as degrees Celsius. |" in listed
+    assert "| `rack_of` | The rack that a node stands in, from its name. |" in listed
+
+
+Install = Callable[[str], None]
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
+    """Installs a package whose one module has this code, for one test."""
+
+    def add(code: str) -> None:
+        module = f"site_{abs(hash(code))}"
+        install(tmp_path, module, {f"{module}.py": code}, {"point": f"{module}:FUNCTIONS"})
+        registry.cache_clear()
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for kept in ("_known", "_warned", "_brought"):  # no other test of this process sees what is wrong here
+        monkeypatch.setattr(extensions, kept, {})
+    yield add
+    monkeypatch.undo()
+    registry.cache_clear()
+
+
+DECLARE = "from queries.kql.functions.declaration import Body, Function, Template\nFUNCTIONS = "
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        ("raise RuntimeError('no licence')\n", "no licence"),
+        ("FUNCTIONS = 'celsius'\n", "'celsius' is no"),
+        (f"{DECLARE}(Function('fine', 'Fine.', Template('', 'long', '1')), 7)\n", "7 is no"),
+        (f"{DECLARE}Function('toupper', 'Ours.', Template('s', 'string', '{{0}}'))\n", "'toupper' is taken"),
+        (f"{DECLARE}Function('ToUpper', 'Ours.', Body('s', 'string', str.upper))\n", "'ToUpper' is taken"),
+        (f"{DECLARE}Function('ours', 'Ours.', Template('', 'long', '1'), aliases=('iif',))\n", "'iif' is taken"),
+        (f"{DECLARE}Function('b; DROP TABLE x', 'Ours.', Body('s', 'string', str.upper))\n", "no name of a function"),
+    ],
+    ids=["raises", "no function", "one of two is none", "taken", "taken in other case", "alias taken", "no name"],
+)
+def test_a_package_that_is_wrong_is_named_and_left_out(
+    code: str, reason: str, installed: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    installed(code)
+    capsys.readouterr()
+    found = registry()
+    logged = capsys.readouterr().err
+    assert reason in logged and "site_" in logged
+    assert not found.site and "fine" not in found.functions and "ours" not in found.functions
+    assert run(duckdb.connect(), "print toupper('xid')").rows == [["XID"]]
+
+
+AGGREGATES = """
+from statistics import median
+from queries.kql.functions.declaration import LINEAR, Body, Function, Kind, Template
+FUNCTIONS = (
+    Function("median_of", "The median.", Body("r", "real", lambda values: median(v for v in values if v is not None)), kind=Kind.AGGREGATE),
+    Function("listed", "How many values came, nulls too, and those of another argument.", Body("a s?", "string", lambda a, b=(): f"{a} {b}"),
+             kind=Kind.AGGREGATE),
+    Function("range_of", "Greatest minus least.", Template("n", "0", "max({0}) - min({0})"), Template("t", "timespan",
+             "CAST((epoch_us(max({0})) - epoch_us(min({0}))) * 10 AS BIGINT)"), cost=LINEAR, kind=Kind.AGGREGATE),
+)
+"""
+
+
+DATA = (
+    "datatable(Host:string, V:real, T:datetime)['a', 1.0, datetime(2026-01-01), 'a', 9.0, datetime(2026-01-02),"
+    "'a', 2.0, datetime(null), 'b', real(null), datetime(2026-01-01)]"
+)
+
+
+def test_aggregates_of_a_package_have_any_body(tmp_path: Path) -> None:
+    install(tmp_path, "our_package", {"our_package.py": AGGREGATES}, {"site_kql": "our_package:FUNCTIONS"})
+    asked = {
+        f"{DATA} | where Host == 'a' | summarize median_of(V), range_of(V), range_of(T), N = count() by Host": [["a", 2.0, 8.0, "1.00:00:00", 3]],
+        f"{DATA} | summarize X = median_of(V * 2) + 1": [[5.0]],
+        f"{DATA} | where Host == 'b' | summarize listed(V), Two = listed(V, Host)": [["[None] ()", "[None] ['b']"]],
+        f"{DATA} | where Host == 'c' | summarize listed(V)": [["[] ()"]],
+        f"{DATA} | where Host == 'b' | summarize R = range_of(V)": [[None]],
+    }  # fmt: skip
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(list(asked))], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers, _, listed = done.stdout.partition("\n")
+    assert json.loads(answers) == list(asked.values())
+    assert "| `median_of` (aggregate) | The median. |" in listed
+
+
+def test_aggregates_of_a_package_are_bound_as_ours_are(installed: Install) -> None:
+    installed(AGGREGATES)
+    named = validate(f"{DATA} | summarize median_of(V), range_of(T), listed(V, Host) by Host")
+    assert named == [("Host", "string"), ("median_of_V", "real"), ("range_of_T", "timespan"), ("listed_V", "string")]
+    for query, refusal in {
+        f"{DATA} | extend x = median_of(V)": "is an aggregate; it belongs in summarize",
+        f"{DATA} | summarize range_of(Host)": "does not take string",
+        f"{DATA} | summarize median_of(max(V))": "aggregate",
+    }.items():
+        with pytest.raises(KqlBindError, match=refusal):
+            validate(query)
+
+
+def test_a_scalar_and_an_aggregate_of_one_name_have_not_both_a_body(installed: Install, capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    """SQL calls both by that name."""
+    installed(f"{DECLARE}(Function('ours', 'Ours.', Body('s', 'long', len)),)\nfrom queries.kql.functions.declaration import Kind\n"
+              "FUNCTIONS += (Function('ours', 'Ours.', Body('s', 'long', len), kind=Kind.AGGREGATE),)\n")  # fmt: skip
+    registry()
+    assert "SQL calls the bodies of both by one name" in capsys.readouterr().err
+
+
+def test_one_function_is_offered_as_well_as_a_tuple(installed: Install) -> None:
+    installed(f"{DECLARE}Function('answer', 'The answer.', Template('', 'long', '42'), aliases=('the_answer',))\n")
+    assert run(duckdb.connect(), "print answer(), the_answer()").rows == [[42, 42]]
+
+
+def test_a_function_of_sql_that_does_not_exist_is_named(installed: Install) -> None:
+    installed(f"{DECLARE}Function('ours', 'Ours.', Template('s', 'string', 'nulif({{0}}, {{0}})'))\n")
+    with pytest.raises(KqlError, match=re.escape("the engine has no function nulif()")):
+        run(duckdb.connect(), "print ours('one')")
+
+
+def test_a_body_that_raises_is_named_with_its_exception(installed: Install) -> None:
+    installed(f"{DECLARE}Function('second', 'Ours.', Body('s', 'string', lambda text: text.split(',')[1]))\n")
+    con = duckdb.connect()
+    python.give(con, f"SELECT {BODY_PREFIX}second_0('x')")
+    with pytest.raises(duckdb.Error) as caught:
+        con.execute(f"SELECT {BODY_PREFIX}second_0('one')")
+    assert str(engine_error(caught.value, False, None)) == "second() raised IndexError: list index out of range"
+
+
+@pytest.mark.parametrize(
+    ("name", "refusal"), [("geo_line_length", "not implemented yet"), ("estimate_data_size", "cannot be answered here")]
+)
+def test_a_name_of_kusto_that_is_not_answered_here_may_be_taken(name: str, refusal: str, installed: Install) -> None:
+    with pytest.raises(KqlError, match=refusal):
+        run(duckdb.connect(), f"print {name}('x')")
+    installed(f"{DECLARE}Function('{name}', 'Ours.', Body('s', 'long', len))\n")
+    assert validate(f"print {name}('x')") == [("print_0", "long")]
+
+
+def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
+    names = [(f.kind is Kind.AGGREGATE, f.name) for module in SUBJECTS for f in module.FUNCTIONS]
+    assert len(names) == len(set(names))
+    docs = {f.name: f.doc for module in SUBJECTS for f in module.FUNCTIONS}
+    assert not [name for name, doc in docs.items() if not re.fullmatch(r"\S.*\.", doc) or len(doc) > 110]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"bind": None}, "not both"),
+        ({"overloads": (Template("s", "string", "{0}"),), "bind": lambda c, node, scope: None}, "not both"),
+        ({"overloads": (Body("s", "string", str.upper),), "cost": LINEAR}, "its cost is WALL"),
+        ({"overloads": (Template("s", "string", "{0}"),), "kind": Kind.ROW}, "needs bind"),
+        ({"overloads": (Template("r q", "real", "{0} / {1}"),)}, "'q' is no kind of argument"),
+        ({"overloads": (Template("r", "float", "{0}"),)}, "'float' is no type of a result"),
+        ({"overloads": (Template("r r", "real", "{0} / {2}"),)}, "the hole {2} is for argument 3, but there are 2"),
+    ],
+)
+def test_a_declaration_that_cannot_work_is_refused(arguments: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ValueError, match=re.escape(reason)):
+        Function("ours", "Ours.", *arguments.pop("overloads", ()), **{"cost": Cost.WALL, **arguments})
