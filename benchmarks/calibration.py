@@ -31,6 +31,7 @@ from correlator.evidence.calibration import (
     Line,
     along,
     answered,
+    calibrated_by,
     covered,
     expected_error,
     factors,
@@ -38,7 +39,6 @@ from correlator.evidence.calibration import (
     fit,
     fit_left,
     reliability,
-    said_by,
 )
 from correlator.evidence.calibration import lines as shipped_lines
 from correlator.evidence.weigh import Weigher
@@ -93,7 +93,7 @@ class Fit:
 
     def raw(self, one: Judged) -> float:
         """The confidence of a verdict if every witness had been asked."""
-        return said_by(self.lines, one.family, one.raw, unlogged=one.unlogged)
+        return calibrated_by(self.lines, one.family, one.raw, unlogged=one.unlogged)
 
     def says(self, one: Judged) -> float:
         """The confidence that a verdict states."""

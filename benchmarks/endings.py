@@ -65,9 +65,9 @@ def judged(place: Path) -> Iterator[tuple[str, str, str, str, str, float, str, s
         Ingest(store).run([place])
         correlate(store)
         verdicts = result(store)["verdicts"]
-    for told in json.loads((place / "truth.json").read_text())["jobs"]:
+    for truth_of in json.loads((place / "truth.json").read_text())["jobs"]:
         # What really happened, where the run went another way than was written before it.
-        job = told | told.get("corrected", {})
+        job = truth_of | truth_of.get("corrected", {})
         keys = [key for key in verdicts if key.split("#")[0] == str(job["id"])]
         if not keys:
             yield "without a verdict", str(job["id"]), "", job["blame"], "", 0.0, "", ""

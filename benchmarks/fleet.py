@@ -43,7 +43,7 @@ PORTS, COUNTERS = 9, 12
 
 
 @dataclass
-class Told:
+class Answered:
     """The measurements of all agents, in seconds.
 
     ``waits``: until a batch was acknowledged. ``connects``: until a connection was open. ``behind``: between the last
@@ -97,7 +97,7 @@ def counters(sequence: int) -> str:
     )
 
 
-async def agent(node: Node, port: int, options: argparse.Namespace, reported: Told) -> None:
+async def agent(node: Node, port: int, options: argparse.Namespace, reported: Answered) -> None:
     """Sends its node's lines until the end; a refused batch is sent again at the time that the service named."""
     begun = time.perf_counter()
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -132,7 +132,7 @@ async def answer(reader: asyncio.StreamReader) -> tuple[str, float]:
 
 def fleet(agents: int, port: int, lines: list[str], options: argparse.Namespace, answers: Any) -> None:
     """All agents, in their own process."""
-    reported, used = Told(), time.process_time()
+    reported, used = Answered(), time.process_time()
     nodes = [Node(number, lines) for number in range(agents)]
 
     async def all_of_them() -> list[Any]:

@@ -88,8 +88,8 @@ def situations(folder: Path, full: Path | None, slow: bool) -> Iterator[Situatio
     yield made("epilog, agent reads", shell("epilog"), SLURM, "epilog")
     yield made("task prolog, 90 variables more", shell("taskprolog"), TASK, "task")
     with _hung_service() as address:
-        told = {**SLURM, "FAULTLINE_SERVER": address}
-        yield made("service hangs", shell("epilog"), told, "hung")
+        environ = {**SLURM, "FAULTLINE_SERVER": address}
+        yield made("service hangs", shell("epilog"), environ, "hung")
     yield made("service down", shell("epilog"), {**SLURM, "FAULTLINE_SERVER": "http://127.0.0.1:9"}, "down")
     yield made("agent dead: 1,000 records wait", shell("epilog"), SLURM, "dead", keeps=True)
     for number in range(1000):

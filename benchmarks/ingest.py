@@ -391,7 +391,7 @@ def run(way: str, data: list[bytes], lines: int, options: argparse.Namespace) ->
     print(f"  started with        {sum(before.values()):10.1f} s of CPU, which are not counted")
     report(lines, seconds_used, service, watched, collected)
     if lone is not None:
-        told_waits("a line beside them", lone.waits, "single lines over HTTP")
+        print_waits("a line beside them", lone.waits, "single lines over HTTP")
     print(f"  events found        {events:10,}, {100 * events / counted:.1f} % of the lines")
     concluded(watched, seconds_used, before)
     if page is not None:
@@ -426,14 +426,14 @@ def report(lines: int, used: dict[int, float], service: Service, watched: Watche
     )
     waits = [wait for reported, _ in collected for wait in reported]
     if waits:
-        told_waits("acknowledged in", waits, f"{BATCH:,} lines a batch")
+        print_waits("acknowledged in", waits, f"{BATCH:,} lines a batch")
     print(
         f"  peak RSS            {watched.peak / 1e6:10,.0f} MB, of which the service {watched.own / 1e6:,.0f}; "
         f"peak PSS {watched.share / 1e6:,.0f} MB"
     )
 
 
-def told_waits(what: str, waits: list[float], unit: str) -> None:
+def print_waits(what: str, waits: list[float], unit: str) -> None:
     """Prints how long acknowledgements took. ``waits``: seconds."""
     waits = sorted(waits)
     p50, p99 = (waits[int(len(waits) * share)] * 1e3 for share in (0.5, 0.99))

@@ -198,7 +198,7 @@ def ratio(rates: dict[str, float | None]) -> float | None:
     return median(ratios) if ratios else None
 
 
-def told(rates: dict[str, float | None]) -> list[str]:
+def described(rates: dict[str, float | None]) -> list[str]:
     """One line for each, and the median of the ratios."""
     rows = [
         f"{name:22s} {rate:>9,.0f} lines per CPU second here, {KNOWN[name]:,} where the goals were set: ratio {rate / KNOWN[name]:.2f}"
@@ -213,7 +213,7 @@ def told(rates: dict[str, float | None]) -> list[str]:
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--lines", type=int, default=500_000)
-    print("\n".join(told(measured(options.parse_args().lines))))
+    print("\n".join(described(measured(options.parse_args().lines))))
 
 
 if __name__ == "__main__":

@@ -195,15 +195,15 @@ class Line(NamedTuple):
     number: int
     at: datetime
     host: str
-    said: str
+    message: str
 
     @property
     def program(self) -> str:
-        return self.said.partition(": ")[0]
+        return self.message.partition(": ")[0]
 
     @property
     def text(self) -> str:
-        return self.said.partition(": ")[2]
+        return self.message.partition(": ")[2]
 
 
 def _journal(line: Line) -> str:
@@ -218,10 +218,10 @@ HEADERS: dict[str, tuple[str, Callable[[Line], str]]] = {
     "bsd": ("node", lambda x: f"<30>{x.at:%b} {x.at.day:2d} {x.at:%H:%M:%S} {x.host} {x.program}[42]: {x.text}"),
     "iso": ("node", lambda x: f"{x.at:%Y-%m-%dT%H:%M:%S.%f}+00:00 {x.host} {x.program}[42]: {x.text}"),
     "rfc5424": ("node", lambda x: f"<30>1 {x.at:%Y-%m-%dT%H:%M:%S.%f}Z {x.host} {x.program} 42 - - {x.text}"),
-    "slurm": ("slurmctld", lambda x: f"[{x.at:%Y-%m-%dT%H:%M:%S}.123] {x.said}"),
-    "step": ("stepd", lambda x: f"[{x.at:%Y-%m-%dT%H:%M:%S}.123] [{x.number}.batch] {x.said}"),
-    "opensm": ("fabric", lambda x: f"{x.at:%b %d %H:%M:%S} {x.at.microsecond:06d} [7F3A] 0x02 -> {x.said}"),
-    "nxos": ("kernel", lambda x: f"<189>: {x.at:%Y %b} {x.at.day:2d} {x.at:%H:%M:%S} UTC: %AAA-6-X: {x.said}"),
+    "slurm": ("slurmctld", lambda x: f"[{x.at:%Y-%m-%dT%H:%M:%S}.123] {x.message}"),
+    "step": ("stepd", lambda x: f"[{x.at:%Y-%m-%dT%H:%M:%S}.123] [{x.number}.batch] {x.message}"),
+    "opensm": ("fabric", lambda x: f"{x.at:%b %d %H:%M:%S} {x.at.microsecond:06d} [7F3A] 0x02 -> {x.message}"),
+    "nxos": ("kernel", lambda x: f"<189>: {x.at:%Y %b} {x.at.day:2d} {x.at:%H:%M:%S} UTC: %AAA-6-X: {x.message}"),
     "journald": ("node", _journal),
 }
 

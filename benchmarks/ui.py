@@ -92,8 +92,8 @@ def wait_for(port: int) -> None:
     raise SystemExit("the service did not start")
 
 
-def cpu_seconds(apart: int) -> float:
-    """What all processes below this one used, without those of the service (``apart``): the browser's."""
+def cpu_seconds(excluded: int) -> float:
+    """What all processes below this one used, without those of the service (``excluded``): the browser's."""
     used: dict[int, tuple[int, int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -103,7 +103,7 @@ def cpu_seconds(apart: int) -> float:
         used[int(stat.parent.name)] = (int(fields[1]), int(fields[11]) + int(fields[12]))
     below, found = {os.getpid()}, set[int]()
     while below:
-        below = {pid for pid, (parent, _) in used.items() if parent in below and pid != apart}
+        below = {pid for pid, (parent, _) in used.items() if parent in below and pid != excluded}
         found |= below
     return sum(used[pid][1] for pid in found) / os.sysconf("SC_CLK_TCK")
 

@@ -188,7 +188,7 @@ class Intake:
             raise Refused(403, f"the token of {sender.name!r} ended on {sender.expires:%Y-%m-%d}", do)
         return sender
 
-    def asking_about(
+    def sender_about(
         self, headers: dict[str, str], host: str, cluster: str | None, *, certified: bool, names: Sequence[str] = ()
     ) -> Sender | None:
         """The sender of a request about a host: one whose token is bound to it, or None for a service that anybody may

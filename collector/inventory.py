@@ -130,8 +130,8 @@ class Inventory:
     def _newest(self) -> dict[str, datetime]:
         """When anything of each host last arrived."""
         newest: dict[str, datetime] = {}
-        heard = [(source.host, source.last_seen) for source in self.ledger.sources.values() if source.host]
-        for host, last in heard + [(node.host, node.last_seen) for node in self.ledger.nodes.values()]:
+        seen = [(source.host, source.last_seen) for source in self.ledger.sources.values() if source.host]
+        for host, last in seen + [(node.host, node.last_seen) for node in self.ledger.nodes.values()]:
             newest[host] = max(newest.get(host, last), last)
         return newest
 

@@ -78,7 +78,7 @@ class Slurm:
 
     def records(self, jobs: Sequence[int]) -> dict[int, Record]:
         """The last run of each job."""
-        text = self._said([
+        text = self._output_of([
             self._sacct, "--allusers", "--allocations", "--noheader", "--parsable2", f"--jobs={','.join(map(str, jobs))}",
             "--format=JobIDRaw,User,State,AdminComment",
         ])  # fmt: skip
@@ -91,9 +91,9 @@ class Slurm:
 
     def comment(self, job: int, text: str) -> None:
         """Sets the AdminComment of a job."""
-        self._said([self._sacctmgr, "-i", "modify", "job", "where", f"jobid={job}", "set", f"AdminComment={text}"])
+        self._output_of([self._sacctmgr, "-i", "modify", "job", "where", f"jobid={job}", "set", f"AdminComment={text}"])
 
-    def _said(self, command: Sequence[str]) -> str:
+    def _output_of(self, command: Sequence[str]) -> str:
         try:
             done = self._run(command)
         except subprocess.TimeoutExpired as error:

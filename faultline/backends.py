@@ -193,12 +193,12 @@ class Local:
         reader = Reader(self.store)
         run = reader.run(key)
         verdict = run["document"]
-        told = (
+        software = (
             job_environment.document(reader, run, reader.attempts(run), verdict)
             or job_software.document(reader, run, verdict)
             or {}
         )
-        return told.get("since_last_good")
+        return software.get("since_last_good")
 
     def close(self) -> None:
         self.store.close()

@@ -100,7 +100,7 @@ def contradicted(store: Asks) -> list[str]:
     from parsers.job_states import OPEN
 
     by_job: dict[tuple[str | None, int], list[dict[str, Any]]] = {}
-    for row in store.ask(job_rows.told_differently(sorted(RECORDS), sorted(OPEN), COMPARED)):
+    for row in store.ask(job_rows.differing_records(sorted(RECORDS), sorted(OPEN), COMPARED)):
         known = {name: value for name, value in row.items() if value not in NOTHING and name != "cluster"}
         by_job.setdefault((row["cluster"], row["job_id"]), []).append(known)
     found: dict[tuple[str, tuple[str, ...]], list[str]] = {}

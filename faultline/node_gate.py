@@ -176,7 +176,7 @@ async def respond(scope: MutableMapping[str, Any], receive: Any, send: Any, inta
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         host, cluster = found[1], query.get("cluster")
         certified, names = bool(scope.get(CERTIFICATE)), scope.get(NAMES, ())
-        sender = intake.asking_about(headers, host, cluster, certified=certified, names=names)
+        sender = intake.sender_about(headers, host, cluster, certified=certified, names=names)
         document = await asyncio.to_thread(
             gate.answer, host, cluster, drain=query.get("drain") == "yes", unfit=query.get("unfit") == "yes",
             clusters=sender.limits.clusters if sender is not None else (),

@@ -33,14 +33,14 @@ def finished(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True, env=env
     )
     try:
-        out, error = _said(process, timeout_s, stdin, ended)
+        out, error = _communicated(process, timeout_s, stdin, ended)
     except BaseException:
         _kill(process)
         raise
     return process.returncode, out.decode("utf-8", "replace"), (error or b"").decode("utf-8", "replace")
 
 
-def _said(
+def _communicated(
     process: subprocess.Popen[bytes], timeout_s: float, stdin: bytes, ended: threading.Event | None
 ) -> tuple[bytes, bytes | None]:
     end, given = time.monotonic() + timeout_s, stdin

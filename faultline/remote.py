@@ -61,17 +61,17 @@ class Service:
             except slurm_credentials.UnavailableError as error:
                 problems.append(str(error))
             except _UnknownError as error:
-                problems.append(error.said.rstrip("."))
+                problems.append(error.words.rstrip("."))
             else:
                 self._scheme = scheme
                 return answer
-        said = "; ".join(problems) or stranger.said.rstrip(".")
+        words = "; ".join(problems) or stranger.words.rstrip(".")
         if not self._named:
-            said += "; what Slurm knows you by is sent only to a service that you name by --server or FAULTLINE_SERVER"
+            words += "; what Slurm knows you by is sent only to a service that you name by --server or FAULTLINE_SERVER"
         elif not schemes:
-            said += "; it accepts neither munge nor Slurm tokens"
+            words += "; it accepts neither munge nor Slurm tokens"
         cure = "put a token of yours into FAULTLINE_ACCESS_TOKEN" + (", or mend that" if problems else "")
-        raise RefusedError(f"{self.server}: not signed in: {said}; {cure}", 401, stranger.document)
+        raise RefusedError(f"{self.server}: not signed in: {words}; {cure}", 401, stranger.document)
 
     def _ask(self, path: str, body: dict[str, Any] | None, authorization: str | None) -> bytes:
         data = None if body is None else json.dumps(body).encode()
@@ -119,10 +119,10 @@ class Service:
 class _UnknownError(RefusedError):
     """The service wants to know who asks, or does not accept the identity."""
 
-    def __init__(self, said: str, document: dict[str, Any], headers: Message) -> None:
-        super().__init__(said, 401, document)
-        do = str(document.get("do") or "") if "munge" in said.lower() or "slurm token" in said.lower() else ""
-        self.said = f"{said} {do}".strip()
+    def __init__(self, words: str, document: dict[str, Any], headers: Message) -> None:
+        super().__init__(words, 401, document)
+        do = str(document.get("do") or "") if "munge" in words.lower() or "slurm token" in words.lower() else ""
+        self.words = f"{words} {do}".strip()
         self.challenge = ", ".join(headers.get_all("WWW-Authenticate") or ())
 
 

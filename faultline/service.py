@@ -166,7 +166,7 @@ class Service(Collector):
             self.scheduler.add_job(
                 self.dispatcher.round,
                 "interval",
-                id="telling",
+                id="notifying",
                 seconds=NOTIFY_SECONDS,
                 max_instances=1,
                 coalesce=True,

@@ -59,8 +59,8 @@ def _token(server: str) -> str:
         return given
     if shutil.which("scontrol") is None:
         raise UnavailableError("Slurm token: SLURM_JWT is not set, and there is no scontrol here to make one")
-    printed = _run("scontrol", ["token", f"lifespan={TOKEN_S}"])
-    found = re.search(r"SLURM_JWT=(\S+)", printed)
+    output = _run("scontrol", ["token", f"lifespan={TOKEN_S}"])
+    found = re.search(r"SLURM_JWT=(\S+)", output)
     if found is None:
         raise UnavailableError(
             "Slurm token: scontrol token printed none; does this cluster have AuthAltTypes=auth/jwt?"
@@ -77,9 +77,9 @@ def _run(program: str, arguments: list[str]) -> str:
     except OSError as error:
         raise UnavailableError(f"{program}: {error.strerror}") from error
     if done.returncode:
-        said = " ".join((done.stderr or done.stdout).split())[:200]
+        problem = " ".join((done.stderr or done.stdout).split())[:200]
         cure = "; is munged running here?" if program == "munge" else ""
-        raise UnavailableError(f"{program}: {said.removeprefix(f'{program}: ') or f'exit {done.returncode}'}{cure}")
+        raise UnavailableError(f"{program}: {problem.removeprefix(f'{program}: ') or f'exit {done.returncode}'}{cure}")
     return done.stdout.strip()
 
 

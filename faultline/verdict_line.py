@@ -24,10 +24,10 @@ def line_of(verdict: Mapping[str, Any] | None) -> str:
     category = str((verdict or {}).get("category") or "")
     if verdict is None or not category or category == "unknown":
         return ""
-    said = " ".join(_sentences(str(verdict.get("headline") or "")))
+    sentences = " ".join(_sentences(str(verdict.get("headline") or "")))
     host = str((verdict.get("root_cause") or {}).get("host") or "")
-    where = f" ({host})" if category.startswith("infra.") and host and host not in said else ""
-    line = f"{PREFIX} {category} {float(verdict.get('confidence') or 0):.2f}{': ' + said if said else ''}"
+    where = f" ({host})" if category.startswith("infra.") and host and host not in sentences else ""
+    line = f"{PREFIX} {category} {float(verdict.get('confidence') or 0):.2f}{': ' + sentences if sentences else ''}"
     return f"{_plain(line)[: MOST - len(where)]}{_plain(where)}"
 
 

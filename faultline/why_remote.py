@@ -35,8 +35,8 @@ def explain(service: Service, key: str, form: str, out: why_text.Out) -> int:
         return 1
     verdict |= {"cluster": run["cluster"]}
     incident = _incident(service, verdict.get("incident_id"))
-    told = run.get("environment") or run.get("software") or {}  # an older service has none
-    differs = told.get("since_last_good")
+    software = run.get("environment") or run.get("software") or {}  # an older service has none
+    differs = software.get("since_last_good")
     if form == "json":
         print(as_json(run["run_key"], verdict, incident, differs))
     else:

@@ -54,7 +54,7 @@ class Problem:
         return f"{self.file}{f':{self.line}' if self.line else ''}: {self.reason}; {self.do}"
 
 
-def told(error: KqlError) -> tuple[int | None, str, str]:
+def problem_parts(error: KqlError) -> tuple[int | None, str, str]:
     """An error of a query as the parts of a problem: its line in the query, the reason, and what to do."""
     hint = error.suggestion or ""
     do = f"did you mean {hint}?" if hint and " " not in hint else hint or "correct the query"
@@ -69,7 +69,7 @@ def faults(library: Mapping[str, Saved], validate: Callable[[str], object]) -> l
             try:
                 validate(one.text)
             except KqlError as error:
-                out.append(Problem(one.file, *told(error)))
+                out.append(Problem(one.file, *problem_parts(error)))
     return out
 
 

@@ -72,8 +72,8 @@ class Assets:
     def __init__(self, folder: Path) -> None:
         paths = sorted(path for path in folder.rglob("*") if path.is_file())
         self.files = {name: Asset(name, path.read_bytes()) for path in paths if (name := path.relative_to(folder).as_posix())}  # fmt: skip
-        told = "".join(f"{one.name}\0{one.tag}\n" for one in self.files.values())
-        self.version = blake2b(told.encode(), digest_size=8).hexdigest()
+        contents = "".join(f"{one.name}\0{one.tag}\n" for one in self.files.values())
+        self.version = blake2b(contents.encode(), digest_size=8).hexdigest()
 
     def address(self, name: str) -> str:
         """Where a page finds a file. Raises ``KeyError`` if there is none of this name."""
@@ -107,14 +107,14 @@ class Assets:
         headers = Headers(scope=scope)
         # A page of another version gets what there is, and must not keep it under that version's address.
         kept = versioned is not None and versioned[1] == self.version
-        said = {"Cache-Control": FOREVER if kept else "no-cache", "ETag": asset.tag, "Vary": "Accept-Encoding"}
+        sent = {"Cache-Control": FOREVER if kept else "no-cache", "ETag": asset.tag, "Vary": "Accept-Encoding"}
         if asset.tag in headers.get("if-none-match", ""):
-            await Response(status_code=304, headers=said)(scope, receive, send)
+            await Response(status_code=304, headers=sent)(scope, receive, send)
             return
         body = asset.packed if takes_gzip(headers.get("accept-encoding")) else asset.body
         if body is not asset.body:
-            said["Content-Encoding"] = "gzip"
-        await Response(body, media_type=asset.kind, headers=said)(scope, receive, send)
+            sent["Content-Encoding"] = "gzip"
+        await Response(body, media_type=asset.kind, headers=sent)(scope, receive, send)
 
 
 @cache

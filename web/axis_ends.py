@@ -28,7 +28,7 @@ SECOND_S = 1.0
 
 @dataclass
 class End:
-    """Where a step begins or ends. ``line`` is the event that tells of the fact at its time, ``told_by`` the one that represents it
+    """Where a step begins or ends. ``line`` is the event that tells of the fact at its time, ``shown_by`` the one that represents it
     in the chain; ``first`` and ``last`` are the moments between which it began."""
 
     kind: str
@@ -39,7 +39,7 @@ class End:
     role: str
     first: datetime
     last: datetime
-    told_by: str | None
+    shown_by: str | None
     line: Row | None = None
 
     @property
@@ -98,19 +98,21 @@ def hops_of(document: Row) -> list[Hop]:
 
 
 def _end(step: Row, side: str, events: Mapping[str, Row]) -> End | None:
-    told_by, says = step.get(side), str(step.get(f"{side}_says") or "")
-    line = events.get(str(told_by))
-    told = moment(line.get("time")) if line else None
+    shown_by, says = step.get(side), str(step.get(f"{side}_says") or "")
+    line = events.get(str(shown_by))
+    has_line = moment(line.get("time")) if line else None
     # Who may not see whose a fact is sees its line; so does who opens a document of an older version.
-    time, pm = (moment(step.get(f"{side}_time")), step.get(f"{side}_pm_s")) if f"{side}_pm_s" in step else (told, 0.0)
+    time, pm = (
+        (moment(step.get(f"{side}_time")), step.get(f"{side}_pm_s")) if f"{side}_pm_s" in step else (has_line, 0.0)
+    )
     if time is None:
         return None
     room = timedelta(seconds=float(pm or 0.0))
     host, device, run = (step.get(f"{side}_{name}") for name in ("host", "device", "run"))
-    end = End(str(step.get(f"{side}_fact") or ""), host, device, run, says, side, time - room, time + room, told_by)
-    if line is not None and told is not None:
+    end = End(str(step.get(f"{side}_fact") or ""), host, device, run, says, side, time - room, time + room, shown_by)
+    if line is not None and has_line is not None:
         room = timedelta(seconds=BEGINS_S + float(line.get("resolution_s") or 0.0))
-        if end.first - room <= told <= end.last + room:
+        if end.first - room <= has_line <= end.last + room:
             end.line = line
     if end.ends_run and end.line is None:
         end.first, end.last = time, time + timedelta(seconds=SECOND_S)
@@ -140,12 +142,12 @@ def mark_of(end: End, lane: str, t0: datetime, run: Row | None = None) -> Row:
         bad = state in BAD_STATES or not state
         glyph, level, text = "kill" if bad else "end", "error" if bad else "info", f"{end.says} {state}".strip()
     at = (end.at - t0).total_seconds()
-    told = end.line is not None
+    has_line = end.line is not None
     return {
         "id": end.id, "t": round(at, 6), "lane": lane, "glyph": glyph, "event": end.kind, "host": end.host, "text": text,
         "role": end.role, "level": level, "count": 1, "file": None, "short": "", "line": None, "pm": 0.0,
-        "quality": "line" if told else "inferred", "late": None, "told_by": end.told_by,
-        "between": None if told else [round(first, 6), round(last, 6)],
+        "quality": "line" if has_line else "inferred", "late": None, "told_by": end.shown_by,
+        "between": None if has_line else [round(first, 6), round(last, 6)],
     }  # fmt: skip
 
 

@@ -64,8 +64,8 @@ def pieces(rows: Iterable[Row], gauge: Gauge) -> list[list[Point]]:
             if not gauge.counter:
                 bins[row["bin"]].append((row["t"], row["low"], row["high"]))
             elif number:  # one that was reset begins again
-                grown = max(0.0, row["high"] - samples[number - 1]["high"])
-                bins[row["bin"]].append((row["t"], grown, grown))
+                growth = max(0.0, row["high"] - samples[number - 1]["high"])
+                bins[row["bin"]].append((row["t"], growth, growth))
     points = [
         (_EPOCH + timedelta(seconds=max(t)), min(low), max(high))
         for t, low, high in (zip(*bins[n], strict=True) for n in sorted(bins))
@@ -77,10 +77,10 @@ def without_gaps(points: list[Point]) -> list[list[Point]]:
     """Points in time order, split where some are missing; none of a single one."""
     if len(points) < 2:
         return []
-    usual = median((b[0] - a[0]).total_seconds() for a, b in pairwise(points))
+    typical = median((b[0] - a[0]).total_seconds() for a, b in pairwise(points))
     found = [[points[0]]]
     for last, point in pairwise(points):
-        if (point[0] - last[0]).total_seconds() > GAP * usual:
+        if (point[0] - last[0]).total_seconds() > GAP * typical:
             found.append([])
         found[-1].append(point)
     return found

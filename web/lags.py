@@ -51,12 +51,14 @@ def _began(end: End) -> tuple[datetime, datetime]:
 
 def lag_of(hop: Hop) -> Lag:
     """The lag of a step between its ends."""
-    cause, effect, told = _began(hop.cause), _began(hop.effect), hop.step.get("lag_s")
+    cause, effect, measured = _began(hop.cause), _began(hop.effect), hop.step.get("lag_s")
     low, high = (effect[0] - cause[1]).total_seconds(), (effect[1] - cause[0]).total_seconds()
-    fits = not isinstance(told, int | float) or low - EXACT_S <= told <= high + EXACT_S
-    counted_from = None if fits else later(hop.effect.at, -timedelta(seconds=told or 0))
+    fits = not isinstance(measured, int | float) or low - EXACT_S <= measured <= high + EXACT_S
+    counted_from = None if fits else later(hop.effect.at, -timedelta(seconds=measured or 0))
     if high - low <= EXACT_S:  # as the edge measured it, to the microsecond, or as it is drawn
-        low = high = float(told) if fits and told is not None else (hop.effect.at - hop.cause.at).total_seconds()
+        low = high = (
+            float(measured) if fits and measured is not None else (hop.effect.at - hop.cause.at).total_seconds()
+        )
     elif low < 0:
         low = min(0.0, high)
     since = (counted_from, counted_from) if counted_from else cause

@@ -61,8 +61,8 @@ from web.shaping import (
     open_rival,
     state_kind,
 )
-from web.telling import messages_about
 from web.timerange import BadTimeError, Range, parse_range, rfc3339
+from web.user_messages import messages_about
 from web.zones import chosen, shown_in
 
 HERE = Path(__file__).parent
@@ -284,7 +284,7 @@ def incident(
             "states": read.node_states(api.incident_hosts(document, row), row["start"], row["end"], of=row),
             "answers": read.feedback(incident_id=row["incident_id"]), "judged": read.run_keys(row["incident_id"]),
             "changes": triage.history(read, row["incident_id"]), "similar": read.similar(row, SIMILAR), "most_runs": shared.MOST_RUNS,
-            "told": messages_about(read, document, str(request.base_url).rstrip("/")) if everything else [],
+            "messages": messages_about(read, document, str(request.base_url).rstrip("/")) if everything else [],
             "both": shared.of_incident(read, row) if everything and shared.is_comparable(document) else None,
             "replay": replays.of_page(read, row, replayed),
             "other": what_if.answer(request, read, row, slurmd_timeout),
@@ -328,7 +328,13 @@ def job_nodes(
         lost = [item for item in states if item["host"] == name and state_kind(item["state"] or "") in OUT_OF_SERVICE]
         named = [item["cause"] for item in rivals if item.get("host") == name]
         out.append(
-            {"name": name, "evidence": lines, "states": lost, "rivals": named, "told": bool(lines or lost or named)}
+            {
+                "name": name,
+                "evidence": lines,
+                "states": lost,
+                "rivals": named,
+                "has_evidence": bool(lines or lost or named),
+            }
         )
     return out
 

@@ -309,9 +309,9 @@ class Reader:
             return []
         return self.ask(runs.by_keys(self._runs(), keys))
 
-    def told(self, keys: Sequence[str]) -> list[Row]:
+    def for_users(self, keys: Sequence[str]) -> list[Row]:
         """What the verdicts on some runs say to the runs' users."""
-        return self.ask(runs.told(self._runs(), keys)) if keys else []
+        return self.ask(runs.for_users(self._runs(), keys)) if keys else []
 
     def users(self) -> frozenset[str]:
         """All users with jobs, cached for some seconds."""
@@ -400,17 +400,24 @@ class Reader:
         ))  # fmt: skip
 
     def events_around(
-        self, start: datetime, end: datetime, hosts: Sequence[str], *, of: Row, told: Sequence[str], most: int = 20_000
+        self,
+        start: datetime,
+        end: datetime,
+        hosts: Sequence[str],
+        *,
+        of: Row,
+        in_document: Sequence[str],
+        most: int = 20_000,
     ) -> list[Row]:
-        """Events of the hosts of an incident. If there are more than ``most``, those of its document (``told``) are as they are, and the
+        """Events of the hosts of an incident. If there are more than ``most``, those of its document (``in_document``) are as they are, and the
         others gathered by kind and time: each then has the ``count`` of all and the time of the ``last``."""
         clusters = clusters_of(of)
         if self.ask(events.number(start, end, hosts, clusters))[0]["n"] <= most:
             return self.events(start=start, end=end, hosts=hosts, of=of, limit=most)
         bins = max(FEWEST_BINS, GATHERED // max(1, len(hosts)))
         bin_s = max(1e-3, (end - start).total_seconds() / bins)
-        exact = self.ask(events.exactly(told, clusters))
-        others = events.gathered(start=start, end=end, hosts=hosts, clusters=clusters, bin_s=bin_s, apart=told)
+        exact = self.ask(events.exactly(in_document, clusters))
+        others = events.gathered(start=start, end=end, hosts=hosts, clusters=clusters, bin_s=bin_s, others=in_document)
         return exact + self.ask(others)
 
     def output_times(self, job_ids: Sequence[int], start: datetime, end: datetime, *, of: Row) -> list[Row]:

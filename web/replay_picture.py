@@ -39,8 +39,8 @@ def _courses(moments: Sequence[Row]) -> list[list[str]]:
     """The jobs, those together of which the same was said at each moment."""
     found: dict[str, list[str]] = {}
     for key in moments[0]["verdicts"]:
-        said = [one["verdicts"].get(key) or {} for one in moments]
-        course = repr([[one.get(name) for name in ("verdict", "category", "confidence", "root_cause")] for one in said])
+        each = [one["verdicts"].get(key) or {} for one in moments]
+        course = repr([[one.get(name) for name in ("verdict", "category", "confidence", "root_cause")] for one in each])
         found.setdefault(course, []).append(key)
     return list(found.values())
 
@@ -55,12 +55,12 @@ def _strip(who: str, stated: Sequence[Mapping[str, Any]]) -> Row:
     state, last = "none", float(HIGH - EDGE)
     words = []
     for n, one in enumerate(stated):
-        is_said = one["verdict"] != "none" and isinstance(one["confidence"], (int, float))
-        y = round(HIGH - EDGE - (HIGH - 2 * EDGE) * one["confidence"], 2) if is_said else float(HIGH - EDGE)
-        if is_said:
+        has_verdict = one["verdict"] != "none" and isinstance(one["confidence"], (int, float))
+        y = round(HIGH - EDGE - (HIGH - 2 * EDGE) * one["confidence"], 2) if has_verdict else float(HIGH - EDGE)
+        if has_verdict:
             if one["verdict"] != state or not parts:
                 parts.append({"state": one["verdict"], "path": f"M{STEP * n} {last:g}"})
             parts[-1]["path"] += f"V{y:g}H{STEP * (n + 1)}"
-        state, last = one["verdict"] if is_said else "none", y
-        words.append(f"{one['verdict']} {one['confidence']:.2f}" if is_said else "nothing")
+        state, last = one["verdict"] if has_verdict else "none", y
+        words.append(f"{one['verdict']} {one['confidence']:.2f}" if has_verdict else "nothing")
     return {"who": who, "parts": parts, "words": f"{who}: {', '.join(words)}"}

@@ -35,7 +35,7 @@ KEPT, MOST_WAITING = 32, 8
 #: A replay of an incident that changed since is shown this long, seconds: one under way changes every few seconds.
 FRESH_S = 60.0
 #: What is compared of a last moment with the stored verdict.
-_SAID = ("category", "confidence", "root_cause")
+_COMPARED = ("category", "confidence", "root_cause")
 
 
 @dataclass
@@ -133,8 +133,8 @@ _EVIDENCE = ("id", "time", "received_time", "host", "event", "message", "source"
 
 
 def _digest(row: Row) -> str:
-    said = [row["document"].get(name) for name in ("events", "jobs", "confidence", "status")]
-    return blake2b(sorted_json(said).encode(), digest_size=12).hexdigest()
+    view = [row["document"].get(name) for name in ("events", "jobs", "confidence", "status")]
+    return blake2b(sorted_json(view).encode(), digest_size=12).hexdigest()
 
 
 def _differences(last: Row, runs: Sequence[Row]) -> list[str]:
@@ -144,9 +144,9 @@ def _differences(last: Row, runs: Sequence[Row]) -> list[str]:
         stored, here = run["document"], last["verdicts"].get(run["own_key"])
         if here is None:
             out.append(f"Job {run['run_key']} has no verdict here.")
-        elif any(here[name] != stored.get(name) for name in _SAID):
-            said = [f"{one['category']} with {one['confidence']:.2f}" for one in (stored, here)]
-            out.append(f"Job {run['run_key']}: {said[0]} is stored, {said[1]} is the last moment here.")
+        elif any(here[name] != stored.get(name) for name in _COMPARED):
+            view = [f"{one['category']} with {one['confidence']:.2f}" for one in (stored, here)]
+            out.append(f"Job {run['run_key']}: {view[0]} is stored, {view[1]} is the last moment here.")
     return out
 
 
@@ -155,19 +155,19 @@ def named(document: Row, names: Mapping[str, str]) -> Row:
     moments = [
         one | {
             "incident": one["incident"] and stated(one["incident"]),
-            "verdicts": {names[key]: stated(said) for key, said in one["verdicts"].items() if key in names},
+            "verdicts": {names[key]: stated(view) for key, view in one["verdicts"].items() if key in names},
         }
         for one in document["moments"]
     ]  # fmt: skip
     return document | {"moments": moments}
 
 
-def stated(said: Row | None) -> Row:
+def stated(view: Row | None) -> Row:
     """A verdict or an incident with its state in one word: none, provisional or final."""
-    if said is None:
+    if view is None:
         return {"verdict": "none", "category": None, "confidence": None, "root_cause": None}
-    is_final = said.get("final", said.get("status") == "final")
-    return {"verdict": "final" if is_final else "provisional", **said}
+    is_final = view.get("final", view.get("status") == "final")
+    return {"verdict": "final" if is_final else "provisional", **view}
 
 
 def assumptions(document: Row) -> list[str]:

@@ -134,13 +134,13 @@ def lines(count: int, *, events: float = 20.0, hosts: int = 1_000, templates: in
     while made < count:
         host = rng.choice(names)
         if rng.random() * 100 < events:
-            said = [rng.choice(FAULTS)(rng, host)]
+            texts = [rng.choice(FAULTS)(rng, host)]
         elif rng.random() < 0.002:
-            said = _traceback(rng, host)
+            texts = _traceback(rng, host)
         else:
             priority, tag, text = rng.choice(plain)(rng, host)
-            said = [(priority, tag, text + " x" * 4000 if rng.random() < 0.00005 else text)]
-        for priority, tag, text in said[: count - made]:
+            texts = [(priority, tag, text + " x" * 4000 if rng.random() < 0.00005 else text)]
+        for priority, tag, text in texts[: count - made]:
             moment += gap
             made += 1
             yield _line(host, moment, priority, tag, text)

@@ -23,7 +23,7 @@ from collector.agent.slurm.programs import PROGRAMS, SPOOL, TASK_SPOOL, call
 
 WORDS, TASK_WORDS = "/run/faultline/hooks-failed", "/dev/shm"
 #: In every sentence about a hook that could not do its work.
-SAID = "wrote nothing"
+WROTE_NOTHING = "wrote nothing"
 #: Most entries of a folder that one look examines: users fill ``/dev/shm`` as they like.
 MOST_ENTRIES = 5000
 _NAME = re.compile(
@@ -93,7 +93,7 @@ def sentence(some: list[Word]) -> str:
     count = f"at least {len(some)}" if len(some) >= 32 else f"{len(some)}"
     hooks = f"{count} {word.event} hook{'s' if len(some) > 1 else ''}"
     who = f" of uid {word.uid}" if word.event == "taskprolog" else f", run as {owner_name(word.uid)},"
-    return f"{hooks}{who} {SAID}: {what.format(spool=spool)}; {cure}"
+    return f"{hooks}{who} {WROTE_NOTHING}: {what.format(spool=spool)}; {cure}"
 
 
 def remove(some: Iterable[Word]) -> None:
@@ -153,9 +153,9 @@ def unwritable(host: Host, folders: Iterable[str]) -> str:
         denied = access.may_write(folder, user) if folder.exists() or user.uid else ""
         full = access.room(folder)
         if full:
-            troubles[f"hooks {SAID} into {program.spool}: {full}; make room there"] = None
+            troubles[f"hooks {WROTE_NOTHING} into {program.spool}: {full}; make room there"] = None
         elif denied:
             is_there = access.described(folder) if folder.exists() else "missing"
-            troubles[f"{user} may not write into {program.spool} ({is_there}): {denied}, so its hooks {SAID}; "
+            troubles[f"{user} may not write into {program.spool} ({is_there}): {denied}, so its hooks {WROTE_NOTHING}; "
                      "run faultline slurm install"] = None  # fmt: skip
     return "; ".join(troubles)

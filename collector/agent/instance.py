@@ -178,7 +178,7 @@ class Enrolment:
             answer = _posted(connection, asked)
             if answer.code != 200:
                 return answer
-            nonce = _said(answer).get("nonce")
+            nonce = _document_of(answer).get("nonce")
             if not isinstance(nonce, str) or not nonce.isascii() or not nonce.isalnum():
                 return Answer(0, "the service gives no nonce; is it a Faultline service?")
             answer = _posted(connection, {**asked, "document": self._metadata.document(self._cloud, nonce)})
@@ -187,7 +187,7 @@ class Enrolment:
         if answer.code == 409:  # not accepted, and it will not be
             (self._folder / "instance.next").unlink(missing_ok=True)
         elif answer.code == 200:
-            self._keep(_said(answer))
+            self._keep(_document_of(answer))
         return answer
 
     def _next(self) -> str:
@@ -200,8 +200,8 @@ class Enrolment:
         _write(path, token + "\n")
         return token
 
-    def _keep(self, said: dict[str, Any]) -> None:
-        life = said.get("expires_s")
+    def _keep(self, stated: dict[str, Any]) -> None:
+        life = stated.get("expires_s")
         if not isinstance(life, int | float) or isinstance(life, bool):
             life = 0.0
         (self._folder / "instance.next").replace(self._folder / "instance.token")
@@ -223,11 +223,11 @@ def _posted(connection: Connection, asked: dict[str, str]) -> Answer:
     return connection.request("POST", "/api/v1/enrol", body, {"Content-Type": "application/json"})
 
 
-def _said(answer: Answer) -> dict[str, Any]:
+def _document_of(answer: Answer) -> dict[str, Any]:
     with contextlib.suppress(ValueError):
-        said = json.loads(answer.text)
-        if isinstance(said, dict):
-            return said
+        stated = json.loads(answer.text)
+        if isinstance(stated, dict):
+            return stated
     return {}
 
 

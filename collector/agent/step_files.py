@@ -115,8 +115,8 @@ class StepFiles:
             return {}
         for name in names[:MOST_PROCESSES]:
             with suppress(OSError, ValueError, KeyError):  # it ended meanwhile
-                said = dict(_STATUS.findall((self.proc / name / "status").read_bytes()))
-                found[int(name)] = _Process(said[b"Name"], int(said[b"PPid"]), int(said[b"Uid"]))
+                read = dict(_STATUS.findall((self.proc / name / "status").read_bytes()))
+                found[int(name)] = _Process(read[b"Name"], int(read[b"PPid"]), int(read[b"Uid"]))
         return found
 
     def _title(self, pid: int, process: _Process) -> str:
@@ -124,8 +124,8 @@ class StepFiles:
         if process.name != b"slurmstepd":
             return ""
         with suppress(OSError):
-            said = _TITLE.match((self.proc / str(pid) / "cmdline").read_bytes())
-            return said["job"].decode() if said else ""
+            read = _TITLE.match((self.proc / str(pid) / "cmdline").read_bytes())
+            return read["job"].decode() if read else ""
         return ""
 
     def _open_files(self, pid: int, stepd: int, wanted: Collection[int] | None) -> Iterator[StepFile]:

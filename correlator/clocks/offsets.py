@@ -75,8 +75,8 @@ def ahead(zoned: Iterable[Offset], time: float, inferred: bool, slurm: bool) -> 
 def zones_in(events: Sequence[Event], known: Known, books: Books = NO_BOOKS) -> Zones:
     """Finds which timestamps are in another zone than assumed, from everything stored."""
     launched = launches(compared_by_kind(events, known.senders), known.begun)
-    told = words(events, known.senders) or books.failures()
-    signs = _Signs(events, votes(launched), told, books.accounting_time, known.senders)
+    failed_nodes = words(events, known.senders) or books.failures()
+    signs = _Signs(events, votes(launched), failed_nodes, books.accounting_time, known.senders)
     right = signs.right()
     log_offset = signs.system_log_offset({right or 0})
     if right is None and log_offset:  # a log host may have written the other timestamps as well

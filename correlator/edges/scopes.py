@@ -107,8 +107,8 @@ def _used_storage(world: World, cause: Fact, effect: Fact) -> bool:
     file_system = str(cause.device or "").split("-")[0]
     hosts = _hosts(cause)
     if hosts.isdisjoint(run.nodes):
-        said = (effect.attrs.get(WORDS) or {}).get("storage", ())
-        return len(hosts) >= WIDE and bool(file_system) and any(f"/{file_system}/" in e.message for e in said)
+        lines = (effect.attrs.get(WORDS) or {}).get("storage", ())
+        return len(hosts) >= WIDE and bool(file_system) and any(f"/{file_system}/" in e.message for e in lines)
     place = str(run.row.get("work_dir") or world.site.job_settings.get(run.key, {}).get("WORKDIR") or "")
     return (
         not place

@@ -31,7 +31,7 @@ NAMED = 0.5
 #: Each missing witness costs at least this share: situations are made of fewer causes than there are.
 LEAST_LOSS = 0.005
 #: A verdict states at least this: what is seldom right in made situations is not known that well.
-LEAST_SAID = 0.1
+LEAST_STATED = 0.1
 #: The line of a family whose verdicts no log of the run's nodes could contradict is named with this.
 UNLOGGED = "unlogged"
 #: So many missing witnesses have a factor of their own.
@@ -55,10 +55,10 @@ def calibrated(category: str, raw: float, *, unlogged: bool = False) -> float:
 
     ``unlogged``: no log of most of the run's nodes was collected. That makes no verdict surer.
     """
-    return said_by(lines(), family_of(category), raw, unlogged=unlogged)
+    return calibrated_by(lines(), family_of(category), raw, unlogged=unlogged)
 
 
-def said_by(some: Mapping[str, Line], family: str, raw: float, *, unlogged: bool = False) -> float:
+def calibrated_by(some: Mapping[str, Line], family: str, raw: float, *, unlogged: bool = False) -> float:
     """``calibrated`` with other lines than the learned ones."""
     names = (family, f"{family}_{UNLOGGED}") if unlogged else (family,)
     found = [along(some[name], raw) for name in names if some.get(name)]
@@ -135,7 +135,7 @@ def fit(pairs: Iterable[tuple[float, bool]]) -> list[tuple[float, float]]:
     if len(pools) > 1 and pools[-1][2] < CASES:
         top = pools.pop()
         pools[-1] = [a + b for a, b in zip(pools[-1], top, strict=True)]
-    return [(round(p[0] / p[2], 4), round(max(LEAST_SAID, _share(p)), 4)) for p in pools]
+    return [(round(p[0] / p[2], 4), round(max(LEAST_STATED, _share(p)), 4)) for p in pools]
 
 
 def fit_left(pairs: Iterable[tuple[int, bool]]) -> list[float]:

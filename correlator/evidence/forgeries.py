@@ -59,10 +59,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Proof:
-    """What ``strays`` in slurmctld's name are compared with: is a true controller ``heard``, and which of the hosts
+    """What ``strays`` in slurmctld's name are compared with: is a true controller ``seen``, and which of the hosts
     ``asked`` about are compute nodes (``computing``)?"""
 
-    heard: bool
+    seen: bool
     asked: frozenset[str]
     computing: frozenset[str]
 
@@ -113,13 +113,13 @@ def proof(
     asked = frozenset(e.host for e in found if e.source == "slurmctld" and not e.own and e.host)
     if before is not None:
         asked |= before.asked
-    heard = before is not None and before.heard
-    if asked and not heard:
-        heard = any(e.source == "slurmctld" and e.host in believed.hosts for e in events)
+    seen = before is not None and before.seen
+    if asked and not seen:
+        seen = any(e.source == "slurmctld" and e.host in believed.hosts for e in events)
     computing = asked & configured_nodes(settings)
     if asked - computing:
         computing |= asked & frozenset(nodes())
-    return Proof(heard, asked, computing)
+    return Proof(seen, asked, computing)
 
 
 def gathered(
@@ -172,7 +172,7 @@ def _in_anothers_name(world: World, found: Sequence[Event], shown: Proof | None)
             if event.host in believed.impostors:
                 yield Claim(event, CONTROLLERS_FILE, f"{named} is the controller by slurm.conf, and its lines are here")
         elif event.source == "slurmctld" and event.host not in believed.hosts:
-            if believed.sure and shown.heard and event.host in shown.computing:
+            if believed.sure and shown.seen and event.host in shown.computing:
                 why = f"slurmctld runs on {named}, whose lines are here, and {event.host} is a compute node"
                 yield Claim(event, AS_CONTROLLER, why, _sender(event))
         elif _sender(event) is not None:

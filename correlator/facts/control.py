@@ -72,7 +72,7 @@ def _whose_prolog(fact: Fact) -> Cause | None:
 PROLOG_FAILURE = Kind(
     "prolog.failure", "slurmd", "The prolog failed on a node.", HookFailure,
     witnesses=("slurmd", "slurmctld"),
-    brief="prolog failed", told_s=60.0, cause=_PROLOG, variant=_whose_prolog,
+    brief="prolog failed", reported_within_s=60.0, cause=_PROLOG, variant=_whose_prolog,
 )  # fmt: skip
 
 EPILOG_FAILURE = Kind(

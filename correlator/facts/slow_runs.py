@@ -44,12 +44,12 @@ def _stalled_in_words(fact: Fact) -> str:
 
 SLOW = Kind(
     "job.slow", "job", "The steps of a run became slower and stayed slow.", Slow,
-    brief="steps became slow", pace=True, measured=_slow_in_words, told_s=0.0,
+    brief="steps became slow", pace=True, measured=_slow_in_words, reported_within_s=0.0,
 )  # fmt: skip
 
 STALLED = Kind(
     "job.stalled", "job", "A run that reached its time limit had reported no step for a long time.", Stalled,
-    brief="steps ceased", pace=True, measured=_stalled_in_words, told_s=0.0,
+    brief="steps ceased", pace=True, measured=_stalled_in_words, reported_within_s=0.0,
 )  # fmt: skip
 
 #: Slower than this against the run's own pace before is a slowdown; data loading and checkpoints vary less.

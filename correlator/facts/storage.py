@@ -39,7 +39,7 @@ SOFTWARE = ("kernel", "os", "image")
 STORAGE_OUTAGE = Kind(
     "storage.outage", "storage", "Clients of a shared file system lost a target.", StorageOutage,
     witnesses=("kernel",),
-    brief="storage target lost", timed=True, component="storage", told_s=300.0, reach=lambda fact: f"that use {fact.device}",
+    brief="storage target lost", timed=True, component="storage", reported_within_s=300.0, reach=lambda fact: f"that use {fact.device}",
     cause=Cause(
         "storage.outage", "infra.storage", "storage target {device} was lost", "the shared storage failed",
         (("Check the server of {device}.", None),), unharmed="degraded", exhausted=True, words="storage", software=SOFTWARE,
@@ -64,7 +64,7 @@ DISK_ERROR = Kind(
 DISK_FULL = Kind(
     "disk.full", "storage", "A disk of a node was full.", NoAttrs,
     witnesses=("slurmd",),
-    brief="disk full", component="storage", told_s=60.0,
+    brief="disk full", component="storage", reported_within_s=60.0,
     cause=Cause(
         "node.disk_full", "infra.node", "a disk of {host} was full", "a node's disk was full",
         (("Free the disk of {host}; keep Slurm's spool apart from what jobs can fill.", None), RESUME),

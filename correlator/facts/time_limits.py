@@ -34,7 +34,7 @@ def _in_words(fact: Fact) -> str:
 LIMIT_SHORTENED = Kind(
     "limit.shortened", "slurmctld", "Somebody other than its user shortened the time limit of a run.", ShortenedLimit,
     witnesses=("slurmctld",),
-    brief="time limit shortened", measured=_in_words, told_s=120.0,
+    brief="time limit shortened", measured=_in_words, reported_within_s=120.0,
     cause=Cause(
         "slurm.admin_action", "infra.scheduler", "{who} shortened the time limit to {after} while the job ran", "an administrator shortened its time limit",
         (("Ask {who} why the limit was shortened; the job needs its former limit to finish.", None),),

@@ -57,7 +57,7 @@ class _Situations:
             self.all.append(one)
             self._of[one.host].append(one)
         self._read_slurm()
-        self._read_voices()
+        self._read_last_seen()
         self._read_lines(self._read_incidents())
         self._read_repairs()
 
@@ -76,7 +76,7 @@ class _Situations:
             for one in self._at(row):
                 one.undrained = _newest(one.undrained, row["time"])
 
-    def _read_voices(self) -> None:
+    def _read_last_seen(self) -> None:
         """When each node was last heard of. What an ingest stored has no intake: then by its events."""
         for row in self._store.ask(questions.boots(self._since)):
             for one in self._at(row):
@@ -87,11 +87,11 @@ class _Situations:
             agents, lines = [], []
         for row in agents:
             for one in self._at(row):
-                one.has_agent, one.heard = True, _newest(one.heard, row["time"])
+                one.has_agent, one.last_seen = True, _newest(one.last_seen, row["time"])
         for row in [*lines, *self._store.ask(questions.last_events())]:
             for one in self._at(row):
                 if not one.has_agent:
-                    one.heard = _newest(one.heard, row["time"])
+                    one.last_seen = _newest(one.last_seen, row["time"])
 
     def _read_incidents(self) -> set[str]:
         """Returns the incidents that prove their lines."""
@@ -136,8 +136,8 @@ class _Situations:
         found: dict[tuple[str, str, str], datetime] = {}
         reports = questions.later_reports(sorted({host for host, _, _ in checks}), min(row["time"] for row in failed))
         for row in self._store.ask(reports):
-            said = next((m for pattern in _PASSED if (m := pattern.search(row["message"] or ""))), None)
-            if said and (key := (row["host"], row["source"], said["check"].lower())) in checks:
+            report = next((m for pattern in _PASSED if (m := pattern.search(row["message"] or ""))), None)
+            if report and (key := (row["host"], row["source"], report["check"].lower())) in checks:
                 found[key] = row["time"]
         return found
 

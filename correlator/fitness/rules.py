@@ -67,7 +67,7 @@ class NodeIncident:
 class Situation:
     """What is known of one node. Times are naive UTC.
 
-    ``heard``: when the node last reported itself, ``has_agent``: by an agent. ``undrained``: when it last left DRAIN.
+    ``last_seen``: when the node last reported itself, ``has_agent``: by an agent. ``undrained``: when it last left DRAIN.
     """
 
     node: str
@@ -78,7 +78,7 @@ class Situation:
     state_since: datetime | None = None
     had_jobs: bool = False
     has_agent: bool = False
-    heard: datetime | None = None
+    last_seen: datetime | None = None
     booted: datetime | None = None
     undrained: datetime | None = None
     lines: list[GraveLine] = field(default_factory=list)
@@ -108,10 +108,10 @@ def _of_slurm(known: Situation) -> Iterator[Reason]:
         return
     state = node_state(known.state)
     why = f": {known.reason}" if known.reason else ""
-    said = f"Slurm's state {known.state}{why}"
+    evidence = f"Slurm's state {known.state}{why}"
     for holds, verdict, text in _STATES:
         if holds(state):
-            yield Reason(verdict, f"Slurm {text}{why}", said, known.state_since, known_to_slurm=True)
+            yield Reason(verdict, f"Slurm {text}{why}", evidence, known.state_since, known_to_slurm=True)
             return
 
 
@@ -197,7 +197,7 @@ def _of_links(known: Situation) -> Iterator[Reason]:
 
 
 def _of_incidents(known: Situation, now: datetime) -> Iterator[Reason]:
-    last_heard = min(now, known.heard or now)  # a silence repairs nothing
+    latest = min(now, known.last_seen or now)  # a silence repairs nothing
     for incident in known.incidents:
         shown = f"incident {incident.incident_id}"
         if incident.lasts:
@@ -209,7 +209,7 @@ def _of_incidents(known: Situation, now: datetime) -> Iterator[Reason]:
             yield Reason(
                 Fitness.DOUBTFUL, f"an open incident has its cause here: {incident.title}", shown, incident.start
             )
-        elif not repaired and last_heard - incident.end <= timedelta(seconds=UNREPAIRED_S):
+        elif not repaired and latest - incident.end <= timedelta(seconds=UNREPAIRED_S):
             text = f"an incident had its cause here, and nothing shows that it was repaired: {incident.title}"
             yield Reason(Fitness.DOUBTFUL, text, shown, incident.start)
 
@@ -225,14 +225,14 @@ def _of_patterns(known: Situation) -> Iterator[Reason]:
 
 def _of_silence(known: Situation, now: datetime) -> Iterator[Reason]:
     """A node that nobody reports of is not fit: an error there would not be seen."""
-    if known.heard is None:
+    if known.last_seen is None:
         yield Reason(Fitness.DOUBTFUL, "nothing that it writes is collected", "no agent, no line of its own")
         return
-    silent_s = (now - known.heard).total_seconds()
+    silent_s = (now - known.last_seen).total_seconds()
     if silent_s > (AGENT_SILENT_S if known.has_agent else LINES_SILENT_S):
         whose = "its agent reported last" if known.has_agent else "its last line is from"
         text = f"nothing was heard of it for {lasting(silent_s)}"
-        yield Reason(Fitness.DOUBTFUL, text, f"{whose} {known.heard:%Y-%m-%d %H:%M} UTC", known.heard)
+        yield Reason(Fitness.DOUBTFUL, text, f"{whose} {known.last_seen:%Y-%m-%d %H:%M} UTC", known.last_seen)
 
 
 def lasting(seconds: float) -> str:

@@ -48,18 +48,18 @@ class Contradiction:
 
 def contradictions(rows: Iterable[Row]) -> list[Contradiction]:
     """What the records about one run tell differently. The order of rows and repeated rows change nothing."""
-    told = [row for row in rows if row.get("source") in RECORDS and row.get("state", "") not in OPEN]
-    if len({row["source"] for row in told}) < 2 or _are_alike(told):
+    ended = [row for row in rows if row.get("source") in RECORDS and row.get("state", "") not in OPEN]
+    if len({row["source"] for row in ended}) < 2 or _are_alike(ended):
         return []
-    return [found for part in _PARTS if (found := _of(part, told)) is not None]
+    return [found for part in _PARTS if (found := _of(part, ended)) is not None]
 
 
 #: What is compared. Nearly all records of one run are the same in it.
 _COMPARED = ("state", "exit_code", "exit_signal", "start", "end", "nodes")
 
 
-def _are_alike(told: list[Row]) -> bool:
-    one, *others = told
+def _are_alike(ended: list[Row]) -> bool:
+    one, *others = ended
     return all(row.get(name) == one.get(name) for row in others for name in _COMPARED)
 
 
@@ -73,9 +73,9 @@ class _Part:
     words: Callable[[Any], str]
 
 
-def _of(part: _Part, told: list[Row]) -> Contradiction | None:
+def _of(part: _Part, ended: list[Row]) -> Contradiction | None:
     by_source: dict[str, list[Row]] = {}
-    for row in told:
+    for row in ended:
         if part.value(row) is not None:
             by_source.setdefault(row["source"], []).append(row)
     sources = sorted(by_source)
@@ -116,14 +116,14 @@ def _same_time(name: str, beside: str) -> Callable[[Row, Row], bool]:
     """Whether two times are the same, or moved by a zone as ``beside`` is."""
 
     def agree(one: Row, other: Row) -> bool:
-        apart = float((one[name] - other[name]).total_seconds())
-        if abs(apart) <= SAME_START_S:
+        gap = float((one[name] - other[name]).total_seconds())
+        if abs(gap) <= SAME_START_S:
             return True
-        steps = round(apart / _ZONE_STEP_S)
-        if not steps or abs(apart - steps * _ZONE_STEP_S) > SAME_START_S or beside not in one or beside not in other:
+        steps = round(gap / _ZONE_STEP_S)
+        if not steps or abs(gap - steps * _ZONE_STEP_S) > SAME_START_S or beside not in one or beside not in other:
             return False
         moved = float((one[beside] - other[beside]).total_seconds())
-        return abs(moved - apart) <= SAME_START_S
+        return abs(moved - gap) <= SAME_START_S
 
     return agree
 

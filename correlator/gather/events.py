@@ -216,7 +216,7 @@ def _with_senders(lines: pl.DataFrame, of_text: Mapping[str, str], senders: Send
     )
     kinds = sent.drop_nulls("sender").unique()
     kinds = kinds.with_columns(
-        apart=pl.Series([senders.is_apart(*row) for row in kinds.select("sender", "host", "source").iter_rows()], dtype=pl.Boolean),
+        apart=pl.Series([senders.is_separate(*row) for row in kinds.select("sender", "host", "source").iter_rows()], dtype=pl.Boolean),
         own=pl.Series([senders.is_own(*row) for row in kinds.select("sender", "host").iter_rows()], dtype=pl.Boolean),
     )  # fmt: skip
     if not (kinds["apart"].any() or kinds["own"].any()):

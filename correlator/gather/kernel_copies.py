@@ -219,8 +219,8 @@ def _all_copied(
 
 
 def _is_copy(line: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
-    apart = min(abs(line["t"] - moment) for moment in (row["t"], row["sent"]) if moment is not None)
-    return bool(apart <= max(line["resolution_us"] or 1e6, row["resolution_us"] or 1e6) / 1e6 + _SAME_S)
+    gap = min(abs(line["t"] - moment) for moment in (row["t"], row["sent"]) if moment is not None)
+    return bool(gap <= max(line["resolution_us"] or 1e6, row["resolution_us"] or 1e6) / 1e6 + _SAME_S)
 
 
 # ------------------------------------------------------------------------------------------- the silence of its own host

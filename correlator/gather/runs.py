@@ -215,8 +215,8 @@ def _merge(job_id: int, group: list[dict[str, Any]]) -> Run:
             merged = {name: value for name, value in merged.items() if name not in ("user", "uid")} | {
                 "disputed": named
             }
-        if told := contradictions(group):
-            merged["contradicted"] = [str(one) for one in told]
+        if differing := contradictions(group):
+            merged["contradicted"] = [str(one) for one in differing]
         _restore_high_bit(merged, group)
     known = merged.get
     return Run(

@@ -54,14 +54,14 @@ def _unsupported(shared: Sequence[Event], by_kind: Mapping[str, Sequence[Event]]
     proven: dict[tuple[str | None, str, str], list[float]] = defaultdict(list)
     for event in chain.from_iterable(by_kind.get(kind, ()) for kind in kinds):
         if event.authority not in USERS and (event.host, event.kind) in about:
-            proven[_said(event)].append(event.time)
+            proven[_statement(event)].append(event.time)
     about = {(host, kind) for host, kind, _ in proven}
     return [
         e for e in shared
-        if (e.host, e.kind) not in about or not any(abs(at - e.time) <= COPY_S for at in proven.get(_said(e), ()))
+        if (e.host, e.kind) not in about or not any(abs(at - e.time) <= COPY_S for at in proven.get(_statement(e), ()))
     ]  # fmt: skip
 
 
-def _said(event: Event) -> tuple[str | None, str, str]:
+def _statement(event: Event) -> tuple[str | None, str, str]:
     """What a line says of which host. A header of its daemon's before the words is no part of them."""
     return event.host, event.kind, event.message.rpartition("] ")[2].removeprefix("error: ")

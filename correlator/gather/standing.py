@@ -49,7 +49,7 @@ class Controllers(NamedTuple):
     """The hosts whose slurmctld is trusted.
 
     ``sure``: a configuration or a file of slurmctld's own names them. ``senders``: whose network addresses are known.
-    ``named``: by slurm.conf; ``heard``: one of these sent an event. ``impostors`` are compute nodes that sent a file of
+    ``named``: by slurm.conf; ``seen``: one of these sent an event. ``impostors`` are compute nodes that sent a file of
     slurmctld's although slurm.conf names others, one of which sends lines as well: root of such a node can write the
     file, and the file proves nothing. While no named controller sends anything, its name in slurm.conf may be an alias of
     the node.
@@ -59,7 +59,7 @@ class Controllers(NamedTuple):
     sure: bool = True
     senders: Senders = NOBODY
     named: frozenset[str] = frozenset()
-    heard: bool = False
+    seen: bool = False
     impostors: frozenset[str] = frozenset()
     #: Those of ``hosts`` of which a file of slurmctld's was collected.
     files: frozenset[str] = frozenset()
@@ -77,10 +77,10 @@ def controllers(
     named, with_file = named_controllers(settings), {e.host for e in from_slurmctld if e.own and e.host}
     if named or with_file or any(e.own for e in from_slurmctld):
         unnamed = with_file - named if named else set()
-        heard = bool(unnamed) and any(e.host in named for e in events)
-        impostors = unnamed & {*nodes, *configured_nodes(settings)} if heard else set()
+        seen = bool(unnamed) and any(e.host in named for e in events)
+        impostors = unnamed & {*nodes, *configured_nodes(settings)} if seen else set()
         return Controllers(
-            frozenset((named | with_file) - impostors), True, senders, named, heard, frozenset(impostors),
+            frozenset((named | with_file) - impostors), True, senders, named, seen, frozenset(impostors),
             frozenset(with_file - impostors),
         )  # fmt: skip
     hosts = {e.host for e in from_slurmctld if e.host}
@@ -173,7 +173,7 @@ def asks_again(
     if not unnamed:
         return False
     # Is a host with a file of slurmctld's, which slurm.conf does not name, an impostor now?
-    if believed.heard:
+    if believed.seen:
         return not unnamed.isdisjoint(nodes())
     return any(e.host in believed.named for e in events)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 from correlator.gather.confirmed import Confirmed
 from correlator.gather.kernel_lines import BARE, REFUTED, SENT, SHARED, STAMPED
 from correlator.gather.presence import SOMEBODY, WhoWasThere
-from correlator.model.kinds import TOLD_S
+from correlator.model.kinds import REPORTED_WITHIN_S
 from correlator.model.nouns import Event
 from correlator.site.open_lines import is_closed, is_log_hosts_own
 from correlator.site.senders import Senders
@@ -71,7 +71,7 @@ class Hosts(Protocol):
 def reasons(
     doubtful: Iterable[Event], doubted: Mapping[str, str], words: Mapping[str, str], hosts: Hosts
 ) -> dict[str, str]:
-    """Why some of the events that are ``doubted`` do not count, by their ids: in words, or ``OPEN`` (``told``). ``words``:
+    """Why some of the events that are ``doubted`` do not count, by their ids: in words, or ``OPEN`` (``explained``). ``words``:
     what other files show against some."""
     found = {}
     confirmed = hosts.confirmed
@@ -100,7 +100,7 @@ def _is_confirmed(event: Event, hosts: Hosts) -> bool:
     return len(hosts.users_at(event.host or "", event.time)) == 1
 
 
-def told(event: Event, reason: str, hosts: Hosts) -> Uncounted:
+def explained(event: Event, reason: str, hosts: Hosts) -> Uncounted:
     """The reason for people, of an event of a host."""
     if reason != OPEN or event.host is None:
         return Uncounted(reason)
@@ -115,6 +115,6 @@ def told(event: Event, reason: str, hosts: Hosts) -> Uncounted:
 
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:
     """Which users were there when these events were written: if later rows change that, an event counts or no longer
-    does, which changes conclusions from ``TOLD_S`` before it on."""
+    does, which changes conclusions from ``REPORTED_WITHIN_S`` before it on."""
     moments = sorted([(event.time, event.host) for event in open_to_users if event.host])
-    return WhoWasThere.of([moment for moment, _ in groupby(moments)], TOLD_S)
+    return WhoWasThere.of([moment for moment, _ in groupby(moments)], REPORTED_WITHIN_S)

@@ -165,7 +165,8 @@ def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident:
 def _contradicted(verdict: Verdict) -> list[str]:
     """What sources of accounting tell differently about the run."""
     return [
-        f"The records of this run contradict each other: {told}" for told in verdict.run.row.get("contradicted", ())
+        f"The records of this run contradict each other: {contradiction}"
+        for contradiction in verdict.run.row.get("contradicted", ())
     ]
 
 

@@ -96,12 +96,16 @@ def _is_young(end: str | None, border: str, has_horizon: bool) -> bool:
 
 def _stands(former: LiveConclusions | None, key: str, document: Document) -> bool:
     """Was a verdict final, and does it still say the same?"""
-    said = former.result.verdicts.get(key) if former is not None else None
-    return said is not None and said["final"] and all(said[name] == document[name] for name in _SAID)
+    former_verdict = former.result.verdicts.get(key) if former is not None else None
+    return (
+        former_verdict is not None
+        and former_verdict["final"]
+        and all(former_verdict[name] == document[name] for name in _STATED)
+    )
 
 
 #: What a verdict says: the rest of its document may change as an incident goes on.
-_SAID = ("category", "root_cause", "incident_id", "end")
+_STATED = ("category", "root_cause", "incident_id", "end")
 
 
 def _waits(

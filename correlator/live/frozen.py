@@ -75,8 +75,8 @@ class Frozen(Mapping[str, Any]):
 
     def same_as(self, document: Mapping[str, Any]) -> bool:
         """Does ``document`` say the same? When it was first published does not count."""
-        said = {key: value for key, value in document.items() if key != "detected_at"}
-        return has_digest(sorted_json(said), self._digest)
+        stated = {key: value for key, value in document.items() if key != "detected_at"}
+        return has_digest(sorted_json(stated), self._digest)
 
 
 class FrozenVerdict(Frozen):
@@ -121,15 +121,15 @@ def freeze(
         verdict = verdicts[key]
         if isinstance(verdict, Frozen) or not verdict["final"] or "awaited" in verdict:
             continue
-        if said := published("verdict", known.cluster, key):
-            verdicts[key] = FrozenVerdict(key, _of_verdict(verdict), said, of_runs)
+        if stated := published("verdict", known.cluster, key):
+            verdicts[key] = FrozenVerdict(key, _of_verdict(verdict), stated, of_runs)
     for place in touched.incidents:
         incident = incidents[place]
         if isinstance(incident, Frozen) or incident["status"] != "final" or "awaited" in incident:
             continue
-        if said := published("incident", known.cluster, incident["id"]):
+        if stated := published("incident", known.cluster, incident["id"]):
             incidents[place] = FrozenIncident(
-                incident["id"], _of_incident(incident), said, of_incidents, rooted(incident)
+                incident["id"], _of_incident(incident), stated, of_incidents, rooted(incident)
             )
 
 

@@ -34,7 +34,7 @@ from correlator.live.state import LiveConclusions, TickChange, Touched, index_of
 from correlator.model.append_only_list import AppendOnlyList
 from correlator.model.attributes import TIMEOUT
 from correlator.model.fact_index import FactsByKind
-from correlator.model.kinds import TOLD_S
+from correlator.model.kinds import REPORTED_WITHIN_S
 from correlator.model.nouns import Event, Fact, Run
 from correlator.model.thinned import first_at
 from correlator.verdicts.verdict import Verdict
@@ -107,28 +107,28 @@ class Merge:
         """All facts, in no order, and their extent in time."""
         then, now = self.index.facts, Times.of(world.facts)
         old, new = then.last < self.border, now.last >= self.border
-        pieces, continued = self._told_twice(world, then, now, old)
+        pieces, continued = self._known_twice(world, then, now, old)
         old[continued], new[pieces] = False, False
         fresh = chosen(world.facts, new)
         known = self.before.result.facts
         self.changed_facts = chosen(known, ~old), fresh
         return [*kept(known, old), *fresh], then.but(old, now, new)
 
-    def _told_twice(self, world: World, then: Times, now: Times, old: Any) -> tuple[list[int], list[int]]:
+    def _known_twice(self, world: World, then: Times, now: Times, old: Any) -> tuple[list[int], list[int]]:
         """Facts that were over before the border and are also in the window: of which of the window's only a piece is
         known, since not all of their events are carried into it; and which of those before are continued by new events.
         """
         lasting = np.flatnonzero((now.start < self.border) & (now.last >= self.border))
         begun = np.append(np.sort(now.start[lasting]), np.inf)
-        around = begun[np.searchsorted(begun, then.start)] - then.start <= TOLD_S
-        told: dict[tuple[str, str | None, str | None, str], int] = {}
+        around = begun[np.searchsorted(begun, then.start)] - then.start <= REPORTED_WITHIN_S
+        of_fact: dict[tuple[str, str | None, str | None, str], int] = {}
         for n in np.flatnonzero(old & around).tolist():
             fact = self.before.result.facts[n]
-            told |= dict.fromkeys(((fact.kind, fact.host, fact.device, e.id) for e in fact.events), n)
+            of_fact |= dict.fromkeys(((fact.kind, fact.host, fact.device, e.id) for e in fact.events), n)
         pieces, continued = [], []
-        for n in lasting.tolist() if told else ():
+        for n in lasting.tolist() if of_fact else ():
             fact = world.facts[n]
-            known = [told.get((fact.kind, fact.host, fact.device, e.id)) for e in fact.events]
+            known = [of_fact.get((fact.kind, fact.host, fact.device, e.id)) for e in fact.events]
             if known and None not in known:
                 pieces.append(n)
             else:

@@ -9,12 +9,12 @@ from correlator.edges.window_values import derived_values
 from correlator.live.merge import longest_logged_timeout
 from correlator.live.state import LiveConclusions, index_of
 from correlator.model.fact_index import by_kind
-from correlator.model.kinds import TOLD_S
+from correlator.model.kinds import REPORTED_WITHIN_S
 from correlator.model.nouns import Edge
 from correlator.site import windows
 
 #: Detectors join what lies at most 300 s apart (bursts, flaps, boots), and telemetry counts for 900 s around a fault.
-MARGIN_S = TOLD_S
+MARGIN_S = REPORTED_WITHIN_S
 
 #: The rows of no longer a window are read again. Facts that still last (a drain, a hanging run) are carried further, and
 #: those that ended are recalled (``far_causes``).

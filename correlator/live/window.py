@@ -282,7 +282,7 @@ class Window:
         then = self.basis.proof
         if then is None or not then.asked:
             return False
-        return proof.heard is not then.heard or not then.asked.isdisjoint(proof.computing - then.computing)
+        return proof.seen is not then.seen or not then.asked.isdisjoint(proof.computing - then.computing)
 
     def _elsewhere(self, since: float, jobs: Collection[int]) -> list[Run]:
         """The known runs of other jobs that ended after ``since``."""

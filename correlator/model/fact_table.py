@@ -53,7 +53,7 @@ def _evidence(events: tuple[Event, ...]) -> str:
 
 def _attributes(attrs: Mapping[str, Any]) -> str:
     """Those that are not empty. A tick has thousands, so JSON's encoder goes into them as far as it can."""
-    said = {}
+    kept = {}
     for name, value in attrs.items():
         if value or value == 0:
             kind = type(value)
@@ -65,13 +65,13 @@ def _attributes(attrs: Mapping[str, Any]) -> str:
                 value = _filled(value) if kind is dict and _is_of_lists(value) else _plain(value)
                 if not value and value != 0:
                     continue
-            said[name] = value
+            kept[name] = value
     try:
         return orjson.dumps(
-            said, default=_noun, option=orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
+            kept, default=_noun, option=orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATACLASS
         ).decode()
     except TypeError:
-        return sorted_json(_plain(said))
+        return sorted_json(_plain(kept))
 
 
 #: What is written as it is; and what the encoder writes by itself or asks ``_noun`` about.

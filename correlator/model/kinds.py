@@ -25,7 +25,7 @@ Severity = Literal["benign", "degraded"]
 
 #: Lines that come longer than this (seconds) after a fact or the end of a run change neither: detectors join what is
 #: less apart, and a tick looks no further back (live/reach.py).
-TOLD_S = 900.0
+REPORTED_WITHIN_S = 900.0
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ class Kind(Generic[A]):
     awaits: Callable[[Fact], bool] | None = None
     #: Within this many seconds after it began, the lines that show it have been written: a run that ended before is not
     #: explained by it later (verdicts/horizon.py).
-    told_s: float = TOLD_S
+    reported_within_s: float = REPORTED_WITHIN_S
     #: For the end of a run: what may still be reported that changes its verdict.
     awaited: str = "causes of its end may be reported"
     #: For a device of which the repair list counts lines: event of the catalogue -> what a line of it says.

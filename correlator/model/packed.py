@@ -26,7 +26,7 @@ TOGETHER = 256
 _BLOCKS_KEPT = 16
 
 #: A block of usual events, before it is compressed, is a tenth of this.
-_USUAL_BYTES = 1 << 19
+_BLOCK_BYTES = 1 << 19
 
 
 class Packable:
@@ -82,7 +82,7 @@ class _Tools(local):
 
     def _clear(self) -> None:
         """Holds no values and, after an unusually large block, little memory."""
-        if self._to.tell() > _USUAL_BYTES:
+        if self._to.tell() > _BLOCK_BYTES:
             self._renew()
         else:
             self._pickler.clear_memo()

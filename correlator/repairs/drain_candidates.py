@@ -46,7 +46,7 @@ class Witness:
 @dataclass(frozen=True)
 class Candidate:
     """A node with a device for which the repair list says "now" and to drain. ``incident``: the newest one that is the
-    device's own; None if there is none. ``wrong``: an operator marked it so. ``told``: when something that is no user last told
+    device's own; None if there is none. ``wrong``: an operator marked it so. ``newest_fault``: when something that is no user last told
     of a fault of this device, whatever incident it belongs to. ``states``: of each such writer, its last word on whether the
     link is down or up."""
 
@@ -58,7 +58,7 @@ class Candidate:
     incident: str | None = None
     wrong: bool = False
     witnesses: tuple[Witness, ...] = ()
-    told: datetime | None = None
+    newest_fault: datetime | None = None
     states: tuple[Witness, ...] = ()
 
     @property
@@ -99,7 +99,7 @@ def _candidate(store: Rows, repair: Repair) -> Candidate:
 
     found = Candidate(
         repair.cluster, repair.host, repair.device, repair.action, repair.down, states=lines(None, events_with("down", "up")),
-        told=max((one.time for one in lines(None, _of_faults())), default=None),
+        newest_fault=max((one.time for one in lines(None, _of_faults())), default=None),
     )  # fmt: skip
     if not own:
         return found
@@ -108,8 +108,8 @@ def _candidate(store: Rows, repair: Repair) -> Candidate:
 
 
 def _witness(row: Mapping[str, Any]) -> Witness:
-    said = row["event"], row["event_id"] or "", row["message"] or ""
-    return Witness(row["host"], row["authority"], row["time"], row["lines"], *said)
+    line = row["event"], row["event_id"] or "", row["message"] or ""
+    return Witness(row["host"], row["authority"], row["time"], row["lines"], *line)
 
 
 def _incidents(store: Rows, repair: Repair) -> list[dict[str, Any]]:

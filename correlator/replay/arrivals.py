@@ -61,14 +61,14 @@ def _lines(rows: pl.DataFrame, delays: Mapping[tuple[str, str], float], ends: pl
 
 def _with_copies(rows: pl.DataFrame) -> pl.DataFrame:
     """The lines with ``_copy``: when the copy of a line that has no time of receipt was received, in another file."""
-    said, numbered = ["host", "message"], rows.with_row_index("_row")
+    same, numbered = ["host", "message"], rows.with_row_index("_row")
     is_received = pl.col("received_time").is_not_null()
     received = numbered.filter(is_received, pl.col("time").is_not_null()).sort("time")
     others = (
-        numbered.filter(~is_received, pl.col("time").is_not_null()).select("_row", *said, "time", "file").sort("time")
+        numbered.filter(~is_received, pl.col("time").is_not_null()).select("_row", *same, "time", "file").sort("time")
     )
     found = others.join_asof(
-        received.select(*said, "time", pl.col("received_time").alias("_copy"), pl.col("file").alias("_file")), on="time", by=said, strategy="nearest", tolerance=COPIES_WITHIN,
+        received.select(*same, "time", pl.col("received_time").alias("_copy"), pl.col("file").alias("_file")), on="time", by=same, strategy="nearest", tolerance=COPIES_WITHIN,
         check_sortedness=False,
     )  # fmt: skip
     copies = found.filter(pl.col("file") != pl.col("_file")).select("_row", "_copy")

@@ -81,9 +81,9 @@ def replay(
                 found.moments.append(course.at(over))
         last = max((rows[ARRIVAL].max() for rows in tables.values()), default=None)  # type: ignore[type-var]
         if isinstance(last, datetime) and (not found.moments or last > course.now):
-            said = course.at(last)
-            if not found.moments or _says(said) != _says(found.moments[-1]):
-                found.moments.append(said)
+            latest = course.at(last)
+            if not found.moments or _says(latest) != _says(found.moments[-1]):
+                found.moments.append(latest)
     return found
 
 

@@ -76,10 +76,10 @@ class Cabling:
 
     def far_end(self, switch: str, port: str, time: float) -> Place | None:
         """The NIC in a port at a moment: by the last row before it, else the first one after it; None once it is empty."""
-        tellings = self.moved_ports.get((switch, port))
-        if tellings is None:
+        reports = self.moved_ports.get((switch, port))
+        if reports is None:
             return self.links.get((switch, port))
-        held = [(since, cable) for since, cable in tellings if cable.at(time)]
+        held = [(since, cable) for since, cable in reports if cable.at(time)]
         before = [cable for since, cable in held if since <= time]
         cable = before[-1] if before else held[0][1] if held else None
         return (cable.host, cable.device) if cable else None
@@ -100,15 +100,15 @@ def cabling(rows: Iterable[Mapping[str, Any]]) -> Cabling:
         of_nic[cable.host, cable.device].append((time, cable))
     of_port: dict[Place, list[tuple[float, Cable]]] = defaultdict(list)
     everything: list[Cable] = []
-    for place, tellings in of_nic.items():
-        spans = _spans(tellings, vocabulary) if all(place) and len(tellings) > 1 else [([t], c) for t, c in tellings]
+    for place, reports in of_nic.items():
+        spans = _spans(reports, vocabulary) if all(place) and len(reports) > 1 else [([t], c) for t, c in reports]
         for times, cable in spans:
             if cable.switch and cable.switch_port:
                 of_port[cable.switch, cable.switch_port] += ((t, cable) for t in times)
         everything += (c for _, c in spans)
         _put_nic(found, place, [c for _, c in spans])
-    for port, tellings in of_port.items():
-        _put_port(found, port, sorted(tellings, key=lambda t: (t[0], *_texts(t[1]))))
+    for port, reports in of_port.items():
+        _put_port(found, port, sorted(reports, key=lambda t: (t[0], *_texts(t[1]))))
     found.changed = _of_moved_switches(everything, found.moved.values())
     return found
 
@@ -129,10 +129,10 @@ def _texts(cable: Cable) -> tuple[str, ...]:
     return (cable.host, cable.device, cable.switch, cable.switch_port, cable.plane, cable.rail, cable.family)
 
 
-def _spans(tellings: list[tuple[float, Cable]], vocabulary: Mapping[str, set[str]]) -> list[tuple[list[float], Cable]]:
+def _spans(reports: list[tuple[float, Cable]], vocabulary: Mapping[str, set[str]]) -> list[tuple[list[float], Cable]]:
     """Where one NIC was plugged in, with the times at which that was reported; a later contradicting row ends a place."""
     spans: list[tuple[list[float], Cable]] = []
-    for time, group in groupby(tellings, key=lambda t: t[0]):
+    for time, group in groupby(reports, key=lambda t: t[0]):
         cables = [cable for _, cable in group]
         denied = False
         for place, (times, cable) in enumerate(spans):
@@ -187,13 +187,13 @@ def _put_nic(found: Cabling, place: Place, spans: list[Cable]) -> None:
         )
 
 
-def _put_port(found: Cabling, port: Place, tellings: list[tuple[float, Cable]]) -> None:
-    today = [c for _, c in tellings if c.until == NEVER]
+def _put_port(found: Cabling, port: Place, reports: list[tuple[float, Cable]]) -> None:
+    today = [c for _, c in reports if c.until == NEVER]
     if today:
         found.links[port] = (today[-1].host, today[-1].device)
-    several = len({c.host for _, c in tellings}) > 1 and len({t for t, _ in tellings}) > 1
-    if several or any(c.until < NEVER or c.since > ALWAYS for _, c in tellings):
-        found.moved_ports[port] = tuple(tellings)
+    several = len({c.host for _, c in reports}) > 1 and len({t for t, _ in reports}) > 1
+    if several or any(c.until < NEVER or c.since > ALWAYS for _, c in reports):
+        found.moved_ports[port] = tuple(reports)
 
 
 def _of_moved_switches(cables: Iterable[Cable], moved: Iterable[tuple[Cable, ...]]) -> dict[str, tuple[Cable, ...]]:

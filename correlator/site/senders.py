@@ -61,7 +61,7 @@ class Senders:
         """Is ``sender`` known to be an address of ``host``?"""
         return host is not None and host in (self.nodes.get(sender), self.controllers.get(sender))
 
-    def is_apart(self, sender: str, host: str | None, source: str | None) -> bool:
+    def is_separate(self, sender: str, host: str | None, source: str | None) -> bool:
         """May a line be a copy only of lines from the same address? Otherwise whoever repeats a true line in another's
         name would take it over."""
         return self.is_another(sender, host, of_controller=source == "slurmctld" or host in self.named)

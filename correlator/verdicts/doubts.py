@@ -210,8 +210,8 @@ def _nearest(some: Sequence[Fact], root: Fact) -> Fact:
 
 
 def _unfitting(world: World, cause: Fact, root: Fact) -> str:
-    apart = cause.start - root.start
-    return f"{describe_cause(world, cause)} was {abs(apart):.1f} s {'after' if apart > 0 else 'before'} the loss, which does not fit: if a clock is off, it may be the cause"
+    gap = cause.start - root.start
+    return f"{describe_cause(world, cause)} was {abs(gap):.1f} s {'after' if gap > 0 else 'before'} the loss, which does not fit: if a clock is off, it may be the cause"
 
 
 def _doubt_clocks(world: World, verdict: Verdict, root: Fact) -> None:

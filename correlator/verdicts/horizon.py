@@ -1,8 +1,8 @@
 """Until when later lines can still change a verdict.
 
 Every edge says how long after its effect a cause may come (the lower end of its window), and every kind of fact within
-which time its lines are complete (``Kind.told_s``). What can lead into a run's kind of end therefore has a last moment,
-and lines of later moments change nothing. Nothing at all is changed by lines that come more than ``TOLD_S`` after it:
+which time its lines are complete (``Kind.reported_within_s``). What can lead into a run's kind of end therefore has a last moment,
+and lines of later moments change nothing. Nothing at all is changed by lines that come more than ``REPORTED_WITHIN_S`` after it:
 ticks look no further back. Two things last longer: a cause that still goes on, and a requeue that Slurm has not carried
 out yet.
 """
@@ -22,7 +22,7 @@ from correlator.facts.jobs.kinds import RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED
 from correlator.facts.registry import kind_of
 from correlator.facts.world import World
 from correlator.model.attributes import WORDS
-from correlator.model.kinds import TOLD_S
+from correlator.model.kinds import REPORTED_WITHIN_S
 from correlator.model.nouns import Edge, Fact, Run
 from correlator.verdicts.verdict import Verdict
 
@@ -57,11 +57,11 @@ class Horizon:
 
 
 class _Awaits(NamedTuple):
-    """An edge into a run's end. ``told``: the latest report of any of its causes, seconds after it; ``could_be``: what
+    """An edge into a run's end. ``within_s``: the latest report of any of its causes, seconds after it; ``could_be``: what
     must hold of the run."""
 
     edge: Edge
-    told: float
+    within_s: float
     could_be: Sequence[OfRun]
 
 
@@ -84,7 +84,7 @@ class Horizons:
             until = max(until, self._requeued(run, ended))
         causes = [hop.cause for hop in verdict.chain.hops] if verdict.chain else []
         for cause in causes:
-            until = max(until, self._last_of(cause) + TOLD_S)
+            until = max(until, self._last_of(cause) + REPORTED_WITHIN_S)
         lasting = next((f for f in causes if _may_end_otherwise(f)), None)
         return Horizon(
             ended, until, kind_of(end.kind).awaited,
@@ -94,16 +94,18 @@ class Horizons:
     def _after(self, run: Run, end: Fact) -> float:
         """How long after a run's end something may happen that explains it, or that shows what explains it, seconds."""
         if self.weigher.into(end)[0] or run.job_id in self.world.het_components:
-            return TOLD_S + SLACK_S  # a possible cause is known: its own causes, and what became of other runs, count
+            return (
+                REPORTED_WITHIN_S + SLACK_S
+            )  # a possible cause is known: its own causes, and what became of other runs, count
         after = LAST_LINES_S
-        for edge, told, could_be in self._into.get(end.kind, ()):
+        for edge, within_s, could_be in self._into.get(end.kind, ()):
             if could_be and not all(may(run, end) for may in could_be):
                 continue
-            if told < TOLD_S:
-                told += max(0.0, -self.weigher.window(edge, end)[0])
-            after = max(after, told + SLACK_S)
-            if after >= TOLD_S:
-                return TOLD_S + SLACK_S
+            if within_s < REPORTED_WITHIN_S:
+                within_s += max(0.0, -self.weigher.window(edge, end)[0])
+            after = max(after, within_s + SLACK_S)
+            if after >= REPORTED_WITHIN_S:
+                return REPORTED_WITHIN_S + SLACK_S
         return after
 
     def _last_of(self, cause: Fact) -> float:
@@ -124,13 +126,13 @@ def _by_effect(edges: Iterable[Edge]) -> Mapping[str, Sequence[_Awaits]]:
     """The edges into each kind of effect, the one first that is told of latest: it mostly answers for all."""
     found: defaultdict[str, list[_Awaits]] = defaultdict(list)
     for edge in edges:
-        told = max(kind_of(cause).told_s for cause in edge.cause)
+        within_s = max(kind_of(cause).reported_within_s for cause in edge.cause)
         required = [conditions()[name] for name in edge.requires]
         could_be = [one.of_run for one in required if one.of_run is not None]
         for kind in edge.effect:
-            found[kind].append(_Awaits(edge, told, could_be))
+            found[kind].append(_Awaits(edge, within_s, could_be))
     for some in found.values():
-        some.sort(key=lambda one: -one.told)
+        some.sort(key=lambda one: -one.within_s)
     return found
 
 

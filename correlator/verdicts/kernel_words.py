@@ -20,7 +20,7 @@ from correlator.facts.world import World
 from correlator.gather.confirmed import SEEN_S
 from correlator.gather.kernel_lines import BARE, LACKING, ODD, STAMPED, UNCONFIRMED
 from correlator.gather.standing import OUTPUT
-from correlator.gather.uncounted import told
+from correlator.gather.uncounted import explained
 from correlator.model.attributes import BLAMED_CODE, MEMORY
 from correlator.model.nouns import Event, Fact, Hop, Run
 from correlator.model.time_texts import clock
@@ -159,7 +159,7 @@ class Denials:
             return []
         first, last = end.start - DENIED_S, end.start + DENIED_AFTER_S
         found = [
-            self._known.get(event.id) or self._told(event, why)
+            self._known.get(event.id) or self._denied(event, why)
             for host in hosts for event, why in self._of(host) if first <= event.time <= last
         ]  # fmt: skip
         return sorted(found, key=lambda one: (one.event.time, one.event.id)) if len(found) > 1 else found
@@ -169,8 +169,8 @@ class Denials:
             self._accusing[host] = [one for one in self._world.not_counted.get(host, ()) if _accuses(one[0])]
         return self._accusing[host]
 
-    def _told(self, event: Event, why: str) -> Denied:
-        self._known[event.id] = found = Denied(event, _claim(event), *told(event, why, self._world))
+    def _denied(self, event: Event, why: str) -> Denied:
+        self._known[event.id] = found = Denied(event, _claim(event), *explained(event, why, self._world))
         return found
 
 

@@ -95,22 +95,22 @@ def _as_reported(world: World, run: Run, end: Fact, how: str) -> tuple[str, str,
         return "unknown", reason, nodes[:5], REPORTED_SURE
     if container := [e for e in output if e.kind == "job.container_error"]:
         image = next((e for e in container if _OWN_IMAGE.search(e.message)), None)
-        telling = image or next((e for e in container if _OF_ENROOT in e.message), container[0])
-        reason = f"its container did not start: {quoted(telling)}"
+        shown = image or next((e for e in container if _OF_ENROOT in e.message), container[0])
+        reason = f"its container did not start: {quoted(shown)}"
         if image is not None:
             return "app.error", reason, container[:5], IMAGE_SURE
         return "unknown", f"{reason}; whether by its image or by its node, nothing tells", container[:5], REPORTED_SURE
     if copies := [e for e in output if e.kind == "job.launch_error" and _UNWRITTEN.search(e.message)]:
-        told = [
+        by_slurmd = [
             e for node in run.nodes for e in world.by_host.get(node, ())
             if e.source == "slurmd" and e.kind == "slurm.bcast_error" and run.covers(e.time) and _is_of_user(e, run)
         ]  # fmt: skip
-        if told:
-            reason = f"it ended with {how}, and its file could not be copied to {told[0].host}, whose slurmd tells: {quoted(told[0])}"
-            if _OF_PATH.search(told[0].message.rpartition("`")[2]):  # the user chose the path before it
-                return "app.error", reason, [*told[:3], *copies[:2]], RETURNED_SURE
+        if by_slurmd:
+            reason = f"it ended with {how}, and its file could not be copied to {by_slurmd[0].host}, whose slurmd tells: {quoted(by_slurmd[0])}"
+            if _OF_PATH.search(by_slurmd[0].message.rpartition("`")[2]):  # the user chose the path before it
+                return "app.error", reason, [*by_slurmd[:3], *copies[:2]], RETURNED_SURE
             # A user names the path, and may have filled what lies there.
-            return "unknown", f"{reason}; by whom, nothing tells", [*told[:3], *copies[:2]], REPORTED_SURE
+            return "unknown", f"{reason}; by whom, nothing tells", [*by_slurmd[:3], *copies[:2]], REPORTED_SURE
         reason = f"it ended with {how}, and its file could not be copied to a node, by its path or by the node's disk, nothing tells: {quoted(copies[0])}"
         return "unknown", reason, copies[:5], REPORTED_SURE
     if daemons := [e for e in output if e.kind == "job.launch_error" and _OF_SLURM.search(e.message)]:

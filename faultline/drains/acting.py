@@ -46,7 +46,7 @@ CHECKS_S = 60.0
 #: How long the bridge may take, in seconds.
 BRIDGE_S = 20.0
 #: Steps that the bridge is told: what changes whether jobs may go to the node.
-TOLD = frozenset({record.DRAINED, record.RESUMED, record.UNDONE, record.TAKEN_OVER, record.GONE})
+FORWARDED = frozenset({record.DRAINED, record.RESUMED, record.UNDONE, record.TAKEN_OVER, record.GONE})
 
 
 def _utc_now() -> datetime:
@@ -72,7 +72,7 @@ class DrainAdvising(Collector):
         self._record = Record(self.store)
         self._standing = 0
         #: The last trouble that was logged.
-        self._told = ""
+        self._logged = ""
 
     def round(self) -> None:
         """Decides about every node that is advised or that we drained."""
@@ -113,7 +113,7 @@ class DrainAdvising(Collector):
     def _advise(self, advised: list[Candidate], known: Known) -> bool:
         """Drains what every guard lets pass; False if Slurm does not answer, and nothing more should be asked of it now."""
         last = record.last_of_hosts(known.steps)
-        known.faulty = {one.host for one in advised if is_fresh(known, one.told)}
+        known.faulty = {one.host for one in advised if is_fresh(known, one.newest_fault)}
         for one in advised:
             if (no := refusal(OF_NODE, known, one)) is None:
                 known.qualified.add(one.host)
@@ -246,14 +246,14 @@ class DrainAdvising(Collector):
         """Why the site's check did not pass; "" if it did. Raises ``ServiceEndsError``."""
         program = self.settings.check[0]
         try:
-            code, said = called([*self.settings.check, host], self.settings.check_timeout_s, ended=self.ended)
+            code, output = called([*self.settings.check, host], self.settings.check_timeout_s, ended=self.ended)
         except subprocess.TimeoutExpired:
             return f"{program}: no answer within {self.settings.check_timeout_s:g} s"
         except OSError as error:
             return f"{program}: {error.strerror}"
-        return f"{program}: exit code {code}: {' '.join(said.split())[:300]}" if code else ""
+        return f"{program}: exit code {code}: {' '.join(output.split())[:300]}" if code else ""
 
-    # ------------------------------------------------------------------------------------------------------- telling
+    # ------------------------------------------------------------------------------------------------------- the bridge
 
     def _keep(self, step: Step) -> None:
         self._record.keep(step)
@@ -261,24 +261,26 @@ class DrainAdvising(Collector):
         log.info(
             "drain advisor", node=step.host, step=step.step, guard=step.guard, detail=step.detail, reason=step.reason
         )
-        if self.settings.bridge and step.step in TOLD:
+        if self.settings.bridge and step.step in FORWARDED:
             self._tell(step)
 
     def _tell(self, step: Step) -> None:
         """Tells the bridge. It decides nothing: what it answers changes no step."""
         try:
             # Not killed when the service ends: nothing would tell it again.
-            code, said = called(self.settings.bridge, BRIDGE_S, json.dumps(step.document()).encode())
+            code, output = called(self.settings.bridge, BRIDGE_S, json.dumps(step.document()).encode())
         except (OSError, subprocess.TimeoutExpired) as error:
-            code, said = 1, str(error)
+            code, output = 1, str(error)
         if code:
-            self._in_trouble(f"the bridge was not told that {step.host} is {step.step}: {' '.join(said.split())[:200]}")
+            self._in_trouble(
+                f"the bridge was not told that {step.host} is {step.step}: {' '.join(output.split())[:200]}"
+            )
 
     def _in_trouble(self, why: str) -> None:
         text = f"drain advisor: {why}"
-        if text != self._told:
+        if text != self._logged:
             log.warning("drain advisor", error=why)
-        self.trouble = self._told = text
+        self.trouble = self._logged = text
 
     def collect(self) -> Iterator[Metric]:
         """Prometheus metrics of the acting mode."""

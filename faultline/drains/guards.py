@@ -61,10 +61,10 @@ class Known:
         }
 
 
-def _is_since(said: str, since: datetime) -> bool:
+def _is_since(text: str, since: datetime) -> bool:
     """A time that cannot be read may be of now."""
     try:
-        return datetime.strptime(said, SLURM_TIME) > since
+        return datetime.strptime(text, SLURM_TIME) > since
     except ValueError:
         return True
 
@@ -97,8 +97,8 @@ def _is_witnessed(known: Known, one: Candidate) -> str:
     channels = {(witness.host, witness.authority) for witness in one.witnesses}
     if len(channels) >= AUTHORITIES:
         return ""
-    told = ", ".join(f"{authority} of {host}" for host, authority in sorted(channels)) or "none"
-    return f"{AUTHORITIES} sources that no user can write to must tell of the fault; it is told by: {told}"
+    named = ", ".join(f"{authority} of {host}" for host, authority in sorted(channels)) or "none"
+    return f"{AUTHORITIES} sources that no user can write to must tell of the fault; it is told by: {named}"
 
 
 def _is_down(known: Known, one: Candidate) -> str:

@@ -94,8 +94,8 @@ def called(
     """
     environ = {name: value for name, value in os.environ.items() if name != "SLURM_TIME_FORMAT"}
     environ |= {"TZ": "UTC", "LC_ALL": "C.UTF-8"}
-    code, said, _ = programs.finished(argv, timeout_s, stdin, ended=ended, env=environ)
-    return code, said
+    code, output, _ = programs.finished(argv, timeout_s, stdin, ended=ended, env=environ)
+    return code, output
 
 
 class Scontrol:
@@ -105,26 +105,26 @@ class Scontrol:
         self._program, self._timeout_s, self._ended = program, timeout_s, ended
 
     def all(self) -> Mapping[str, SlurmNode]:
-        found = read_nodes(self._said("--oneliner", "show", "node"))
+        found = read_nodes(self._output_of("--oneliner", "show", "node"))
         if not found:
             raise SlurmError(f"{self._program} show node names no node")
         return found
 
     def one(self, name: str) -> SlurmNode:
-        found = read_nodes(self._said("--oneliner", "show", "node", _checked(name)))
+        found = read_nodes(self._output_of("--oneliner", "show", "node", _checked(name)))
         if name not in found:
             raise SlurmError(f"{self._program} show node {name} does not say what it is")
         return found[name]
 
     def drain(self, name: str, reason: str) -> None:
-        self._said("update", f"NodeName={_checked(name)}", "State=DRAIN", f"Reason={plain(reason)}")
+        self._output_of("update", f"NodeName={_checked(name)}", "State=DRAIN", f"Reason={plain(reason)}")
 
     def resume(self, name: str) -> None:
-        self._said("update", f"NodeName={_checked(name)}", "State=RESUME")
+        self._output_of("update", f"NodeName={_checked(name)}", "State=RESUME")
 
-    def _said(self, *words: str) -> str:
+    def _output_of(self, *words: str) -> str:
         try:
-            code, said = called([self._program, *words], self._timeout_s, ended=self._ended)
+            code, output = called([self._program, *words], self._timeout_s, ended=self._ended)
         except subprocess.TimeoutExpired as error:
             raise SlurmError(f"{self._program} {words[0]}: no answer within {self._timeout_s:g} s") from error
         except programs.ServiceEndsError as error:
@@ -132,8 +132,8 @@ class Scontrol:
         except OSError as error:
             raise SlurmError(f"{self._program}: {error.strerror}") from error
         if code:
-            raise SlurmError(f"{self._program} {words[0]}: {' '.join(said.split())[:200] or f'exit code {code}'}")
-        return said
+            raise SlurmError(f"{self._program} {words[0]}: {' '.join(output.split())[:200] or f'exit code {code}'}")
+        return output
 
 
 def _checked(name: str) -> str:

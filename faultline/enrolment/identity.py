@@ -58,16 +58,16 @@ def of_azure(document: str, nonces: Iterable[str], settings: Azure, now: datetim
         Exception
     ) as error:  # strangers made these certificates, and cryptography reads parts of them only when asked
         raise IdentityRefused(f"a certificate in the document cannot be read: {error}"[:200]) from error
-    said = _fields(signed.content)
-    times = said.get("timeStamp")
+    stated = _fields(signed.content)
+    times = stated.get("timeStamp")
     created, expires = (_time(times, key) for key in ("createdOn", "expiresOn"))
     if not now - FRESH <= created <= now + SKEW or expires < now - SKEW:
         raise IdentityRefused(f"the document is of {created:%Y-%m-%dT%H:%M:%SZ}, valid until {expires:%H:%M:%SZ}")
-    subscription, machine = _id(said, "subscriptionId"), _id(said, "vmId")
+    subscription, machine = _id(stated, "subscriptionId"), _id(stated, "vmId")
     if subscription.lower() not in {one.lower() for one in settings.subscriptions}:
         raise IdentityRefused(f"the subscription {subscription} is not one of the site's")
     # Last: what is said of a restart (door.py) is said of fresh documents of the site's own machines only.
-    given = str(said.get("nonce", "")).encode()
+    given = str(stated.get("nonce", "")).encode()
     if not any(compare_digest(given, nonce.encode()) for nonce in nonces):
         raise ForAnotherRequest("the document was not made for this request")
     return Instance(f"azure/{subscription.lower()}/{machine.lower()}")
@@ -86,14 +86,14 @@ def of_aws(document: str, settings: Aws, now: datetime) -> Instance:
         signed.signer(valid)
     except SignedDataError as error:
         raise IdentityRefused(str(error)) from error
-    said = _fields(signed.content)
-    account, region, machine = (_id(said, key) for key in ("accountId", "region", "instanceId"))
+    stated = _fields(signed.content)
+    account, region, machine = (_id(stated, key) for key in ("accountId", "region", "instanceId"))
     if account not in settings.accounts:
         raise IdentityRefused(f"the account {account} is not one of the site's")
     if region not in settings.regions:
         raise IdentityRefused(f"the region {region} is not one of the site's")
     try:
-        address = str(ip_address(str(said.get("privateIp"))))
+        address = str(ip_address(str(stated.get("privateIp"))))
     except ValueError as error:
         raise IdentityRefused("the document does not say the machine's address") from error
     return Instance(f"aws/{account}/{machine}", address)
@@ -109,16 +109,16 @@ def _read(document: str) -> Any:
 
 def _fields(content: bytes) -> Mapping[str, Any]:
     try:
-        said = json.loads(content)
+        stated = json.loads(content)
     except (ValueError, RecursionError) as error:
         raise IdentityRefused("the signed content is no JSON") from error
-    if not isinstance(said, dict):
+    if not isinstance(stated, dict):
         raise IdentityRefused("the signed content is no JSON object")
-    return said
+    return stated
 
 
-def _id(said: Mapping[str, Any], key: str) -> str:
-    found = said.get(key)
+def _id(stated: Mapping[str, Any], key: str) -> str:
+    found = stated.get(key)
     if (
         not isinstance(found, str)
         or not 0 < len(found) <= LONGEST_ID

@@ -8,7 +8,7 @@ from typing import Any
 
 from faultline.notify.kind import Notifier, Send
 from faultline.notify.message import Message
-from faultline.notify.told import SOURCE
+from faultline.notify.sent import SOURCE
 from faultline.notify.webhook import checked, post, token_of
 from parsers.visible import visible
 

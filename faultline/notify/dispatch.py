@@ -25,8 +25,8 @@ from faultline.notify.incident_news import RECENT, REMEMBERED, WORST_FIRST, Inci
 from faultline.notify.kind import Send
 from faultline.notify.message import Message
 from faultline.notify.patience import Patience
+from faultline.notify.sent import FORGED, SOURCE, Kept, Known, News, Sent
 from faultline.notify.silence_news import SilenceNews
-from faultline.notify.told import FORGED, SOURCE, Kept, Known, News, Told
 from store.questions import events, incidents, notices
 
 if TYPE_CHECKING:
@@ -79,14 +79,14 @@ class Dispatcher(Collector):
             return
         rows, alerts = self.store.ask(incidents.recent(self.now() - REMEMBERED)), dict(self.alerts())
         for target in due:
-            told = self._told(target)
+            reported = self._known(target)
             wanted = Wanted(target.name, target.severity, target.least_confidence)
-            named = {name: one for name, one in told.items() if not name.startswith((SOURCE, FORGED))}
+            named = {name: one for name, one in reported.items() if not name.startswith((SOURCE, FORGED))}
             found = list(IncidentNews(self.store, self.patience, self.link, self.now(), wanted, named).of(rows))
             if target.sources:
-                found += SilenceNews(self.patience, self.link, self.now(), target.name, told).of(alerts)
+                found += SilenceNews(self.patience, self.link, self.now(), target.name, reported).of(alerts)
             if target.forgeries:
-                found += self._of_forgeries(told)
+                found += self._of_forgeries(reported)
             self._send(target, found)
         self.patience.forget_others({target.name for target in due})
 
@@ -94,13 +94,13 @@ class Dispatcher(Collector):
         for one in news:
             if one.message is None:
                 self._remember(target, [one])
-        said = [(one, one.message) for one in news if one.message is not None]
-        said.sort(key=lambda pair: (WORST_FIRST.get(pair[1].severity, 3), pair[1].key))
-        for one, message in said[:MOST]:
+        due_now = [(one, one.message) for one in news if one.message is not None]
+        due_now.sort(key=lambda pair: (WORST_FIRST.get(pair[1].severity, 3), pair[1].key))
+        for one, message in due_now[:MOST]:
             if not self._sent(target, message):
                 return
             self._remember(target, [one])
-        if rest := said[MOST:]:
+        if rest := due_now[MOST:]:
             title = f"{len(rest)} more incidents, silent sources and forged lines"
             thread = f"more {self.now():%Y%m%dT%H%M%S}"
             more = Message("more", "more", rest[0][1].severity, title, f"{self.link}/", thread=thread)
@@ -139,9 +139,9 @@ class Dispatcher(Collector):
 
     # ------------------------------------------------------------------------------------------------ what is news
 
-    def _told(self, target: Target) -> Known:
+    def _known(self, target: Target) -> Known:
         rows = self.store.ask(notices.last_sent(target.name, self.now() - SOURCES_REMEMBERED))
-        return {row["name"]: Told.of_row(row) for row in rows}
+        return {row["name"]: Sent.of_row(row) for row in rows}
 
     def _remember(self, target: Target, news: Sequence[News]) -> None:
         now = self.now()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from faultline.notify.message import Message, State
 from faultline.notify.patience import Patience
-from faultline.notify.told import RENAMED, WITHDRAWN, Kept, Known, News, Told
+from faultline.notify.sent import RENAMED, WITHDRAWN, Kept, Known, News, Sent
 from store.questions import incidents
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ class IncidentNews:
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> Iterator[News]:
         """``rows``: the incidents that ended within ``REMEMBERED``, or have not."""
-        known = {name: told for name, told in self.known.items() if told.at >= self.now - REMEMBERED}
+        known = {name: reported for name, reported in self.known.items() if reported.at >= self.now - REMEMBERED}
         gone = known.keys() - {row["incident_id"] for row in rows}
         gone -= self._concluded(gone)
         heirs = self._heirs(gone)
@@ -77,30 +77,30 @@ class IncidentNews:
             if news := self._of_one(row, document, about, former, known.get(former or "")):
                 yield news
         for name in sorted(gone - taken):
-            told = known[name]
-            if told.digest not in (WITHDRAWN, RENAMED) and self._lasts(name, WITHDRAWN, WITHDRAW_S, told.times):
-                yield self._withdrawn(name, told, heirs.get(name))
+            reported = known[name]
+            if reported.digest not in (WITHDRAWN, RENAMED) and self._lasts(name, WITHDRAWN, WITHDRAW_S, reported.times):
+                yield self._withdrawn(name, reported, heirs.get(name))
 
     def _of_one(
-        self, row: Mapping[str, Any], document: dict[str, Any], about: dict[str, Any], former: str | None, told: Told | None
+        self, row: Mapping[str, Any], document: dict[str, Any], about: dict[str, Any], former: str | None, reported: Sent | None
     ) -> News | None:  # fmt: skip
-        """``former``: the name under which the target was ``told`` of this fault."""
+        """``former``: the name under which the target was ``reported`` of this fault."""
         name, digest = row["incident_id"], _digest(document)
         kept = [Kept(name, digest, row["cluster"], about)]
-        if told is None:
+        if reported is None:
             enough = (document.get("confidence") or 0) >= self.wanted.least_confidence
             if row["severity"] not in self.wanted.severity or not enough or row["last"] < self.now - RECENT:
                 return None
             return News(self._message(row, document, "opened", name, 0), tuple(kept), name)
         if former is not None and former != name:
-            kept.append(Kept(former, RENAMED, row["cluster"], told.about))
-        if told.digest == digest:
-            return News(None, tuple(kept), told.thread) if former != name else None
-        is_worse = WORST_FIRST.get(row["severity"], 3) < WORST_FIRST.get(told.about.get("severity", ""), 3)
-        if not self._lasts(name, digest, SETTLE_S, 1 if is_worse and told.digest != WITHDRAWN else told.times):
+            kept.append(Kept(former, RENAMED, row["cluster"], reported.about))
+        if reported.digest == digest:
+            return News(None, tuple(kept), reported.thread) if former != name else None
+        is_worse = WORST_FIRST.get(row["severity"], 3) < WORST_FIRST.get(reported.about.get("severity", ""), 3)
+        if not self._lasts(name, digest, SETTLE_S, 1 if is_worse and reported.digest != WITHDRAWN else reported.times):
             return None
-        state: State = "again" if told.digest == WITHDRAWN else "changed"
-        return News(self._message(row, document, state, told.thread, told.times), tuple(kept), told.thread)
+        state: State = "again" if reported.digest == WITHDRAWN else "changed"
+        return News(self._message(row, document, state, reported.thread, reported.times), tuple(kept), reported.thread)
 
     def _lasts(self, name: str, state: str, wait_s: float, times: int) -> bool:
         return self.patience.has_lasted(self.wanted.name, name, state, wait_s, times)
@@ -123,14 +123,14 @@ class IncidentNews:
             row["incident_id"], state, row["severity"], document["title"], link, row["cluster"], shown, thread, number
         )
 
-    def _withdrawn(self, name: str, told: Told, heir: str | None) -> News:
+    def _withdrawn(self, name: str, reported: Sent, heir: str | None) -> News:
         """A message about an incident that was reported and no longer exists: whoever acted on it must know."""
         goes_on = f"it is part of {heir}" if heir else "later lines tell otherwise"
         message = Message(
             name, "withdrawn", "impact", f"{name} is concluded no more: {goes_on}", f"{self.link}/incidents/{heir or name}",
-            told.cluster, {}, told.thread, told.times,
+            reported.cluster, {}, reported.thread, reported.times,
         )  # fmt: skip
-        return News(message, (Kept(name, WITHDRAWN, told.cluster, told.about),), told.thread)
+        return News(message, (Kept(name, WITHDRAWN, reported.cluster, reported.about),), reported.thread)
 
 
 def _former(row: Mapping[str, Any], about: Mapping[str, Any], gone: Known, heirs: Mapping[str, str]) -> str | None:
@@ -140,13 +140,13 @@ def _former(row: Mapping[str, Any], about: Mapping[str, Any], gone: Known, heirs
     if named:
         return min(named, key=lambda name: gone[name].at)
     near = []
-    for name, told in gone.items():
-        if name in heirs or told.cluster != row["cluster"] or not told.about.get("start"):
+    for name, reported in gone.items():
+        if name in heirs or reported.cluster != row["cluster"] or not reported.about.get("start"):
             continue
-        apart = abs(datetime.fromisoformat(told.about["start"]) - row["start"])
-        same_host = about["host"] is not None and about["host"] == told.about.get("host")
-        if apart <= SAME_FAULT and (same_host or set(about["jobs"]) & set(told.about.get("jobs") or ())):
-            near.append((apart, name))
+        gap = abs(datetime.fromisoformat(reported.about["start"]) - row["start"])
+        same_host = about["host"] is not None and about["host"] == reported.about.get("host")
+        if gap <= SAME_FAULT and (same_host or set(about["jobs"]) & set(reported.about.get("jobs") or ())):
+            near.append((gap, name))
     return min(near)[1] if near else None
 
 

@@ -8,10 +8,10 @@ from datetime import datetime, timedelta
 
 from faultline.notify.message import Message
 from faultline.notify.patience import Patience
-from faultline.notify.told import SILENT, SOURCE, SPEAKS, Kept, Known, News
+from faultline.notify.sent import SILENT, SOURCE, SPEAKS, Kept, Known, News
 
 #: Silence is reported once it has been seen for this long; that a host is heard again, too. In seconds.
-SILENT_S, HEARD_S = 30.0, 600.0
+SILENT_S, BACK_S = 30.0, 600.0
 #: After a message about silence, others wait this long, so that a relay that died is two messages and not fifty.
 GATHER = timedelta(minutes=10)
 #: Hosts that fall silent within this time of each other share a thread; a host that does so again within a day stays in its
@@ -33,28 +33,28 @@ class SilenceNews:
 
     def of(self, alerts: Mapping[str, str]) -> Iterator[News]:
         """``alerts``: the silent hosts, and the text about each."""
-        told = {name.removeprefix(SOURCE): one for name, one in self.known.items() if name.startswith(SOURCE)}
-        silent = {host for host, one in told.items() if one.digest == SILENT}
-        fallen = [h for h in sorted(alerts.keys() - silent) if self._lasts(h, SILENT, SILENT_S, told)]
-        heard = [h for h in sorted(silent - alerts.keys()) if self._lasts(h, SPEAKS, HEARD_S, told)]
-        last = max((one.at for one in told.values()), default=datetime.min)
+        reported = {name.removeprefix(SOURCE): one for name, one in self.known.items() if name.startswith(SOURCE)}
+        silent = {host for host, one in reported.items() if one.digest == SILENT}
+        fallen = [h for h in sorted(alerts.keys() - silent) if self._lasts(h, SILENT, SILENT_S, reported)]
+        returned = [h for h in sorted(silent - alerts.keys()) if self._lasts(h, SPEAKS, BACK_S, reported)]
+        last = max((one.at for one in reported.values()), default=datetime.min)
         if self.now - last < GATHER:
             return
         if fallen:
-            yield self._of_fallen(fallen, alerts, told)
-        for thread in dict.fromkeys(told[host].thread for host in heard):
-            its = [host for host in heard if told[host].thread == thread]
-            still = [host for host in silent - set(its) if told[host].thread == thread]
-            yield self._of_heard(its, len(still), thread, told)
+            yield self._of_fallen(fallen, alerts, reported)
+        for thread in dict.fromkeys(reported[host].thread for host in returned):
+            its = [host for host in returned if reported[host].thread == thread]
+            still = [host for host in silent - set(its) if reported[host].thread == thread]
+            yield self._of_returned(its, len(still), thread, reported)
 
-    def _lasts(self, host: str, state: str, wait_s: float, told: Known) -> bool:
+    def _lasts(self, host: str, state: str, wait_s: float, reported: Known) -> bool:
         return self.patience.has_lasted(
-            self.target, SOURCE + host, state, wait_s, told[host].times if host in told else 1
+            self.target, SOURCE + host, state, wait_s, reported[host].times if host in reported else 1
         )
 
-    def _of_fallen(self, hosts: Sequence[str], alerts: Mapping[str, str], told: Known) -> News:
-        own = [told[h] for h in hosts if h in told and self.now - told[h].at < AGAIN]
-        open_now = [one for one in told.values() if one.digest == SILENT and self.now - one.at < TOGETHER]
+    def _of_fallen(self, hosts: Sequence[str], alerts: Mapping[str, str], reported: Known) -> News:
+        own = [reported[h] for h in hosts if h in reported and self.now - reported[h].at < AGAIN]
+        open_now = [one for one in reported.values() if one.digest == SILENT and self.now - one.at < TOGETHER]
         before = max([*own, *open_now], key=lambda one: one.at, default=None)
         thread = before.thread if before else f"{SOURCE}{hosts[0]} {self.now:%Y%m%dT%H%M%S}"
         title = alerts[hosts[0]]
@@ -65,12 +65,12 @@ class SilenceNews:
         )  # fmt: skip
         return News(message, tuple(Kept(SOURCE + host, SILENT) for host in hosts), thread)
 
-    def _of_heard(self, hosts: Sequence[str], still: int, thread: str, told: Known) -> News:
-        """The last of a thread is ``heard``. An alert also ends if its node goes out of service."""
+    def _of_returned(self, hosts: Sequence[str], still: int, thread: str, reported: Known) -> News:
+        """The last of a thread is ``returned``. An alert also ends if its node goes out of service."""
         title = f"{_named(hosts)}: heard again, or out of service"
         if still:
             title += f"; {still} still silent"
-        times = max(told[host].times for host in hosts)
+        times = max(reported[host].times for host in hosts)
         message = Message(
             _key(thread), "changed" if still else "heard", "benign", title, f"{self.link}/sources", thread=thread, number=times
         )  # fmt: skip

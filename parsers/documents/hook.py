@@ -109,23 +109,23 @@ _NO_VAL = 4294967294
 
 def _completion(env: dict[str, str], number: int) -> dict[str, object]:
     """What slurmctld tells its completion script: times in seconds since 1970, the limit in minutes or as "1-00:00:00"."""
-    told = {name.removeprefix(COMPLETION): value for name, value in env.items() if name.startswith(COMPLETION)}
-    state, cancelled_by = fields.state(told.get("JOBSTATE"))
-    code, signal = fields.exit_pair(told.get("EXITCODE"))
-    hosts = expand(told.get("NODES", ""))
-    task = fields.integer(told.get("ARRAYTASKID"))
-    array = fields.integer(told.get("ARRAYJOBID")) if task not in (None, _NO_VAL) else None
+    values = {name.removeprefix(COMPLETION): value for name, value in env.items() if name.startswith(COMPLETION)}
+    state, cancelled_by = fields.state(values.get("JOBSTATE"))
+    code, signal = fields.exit_pair(values.get("EXITCODE"))
+    hosts = expand(values.get("NODES", ""))
+    task = fields.integer(values.get("ARRAYTASKID"))
+    array = fields.integer(values.get("ARRAYJOBID")) if task not in (None, _NO_VAL) else None
     return {
-        "cluster": told.get("CLUSTER") or None, "job_id": number, "array_job_id": array or None, "array_task_id": task if array else None,
-        "name": told.get("JOBNAME") or None, "user": told.get("USERNAME") or None, "uid": fields.integer(told.get("UID")),
-        "account": told.get("ACCOUNT") or None, "partition": told.get("PARTITION") or None, "qos": told.get("QOS") or None,
+        "cluster": values.get("CLUSTER") or None, "job_id": number, "array_job_id": array or None, "array_task_id": task if array else None,
+        "name": values.get("JOBNAME") or None, "user": values.get("USERNAME") or None, "uid": fields.integer(values.get("UID")),
+        "account": values.get("ACCOUNT") or None, "partition": values.get("PARTITION") or None, "qos": values.get("QOS") or None,
         "state": state, "cancelled_by": cancelled_by, "exit_code": code, "exit_signal": signal,
-        "derived_exit_code": told.get("DERIVED_EC") or None, "submit": fields.epoch_text(told.get("SUBMIT")),
-        "start": fields.epoch_text(told.get("START")), "end": fields.epoch_text(told.get("END")),
-        "time_limit_s": fields.duration_s(told.get("LIMIT")), "node_list": told["NODES"] if hosts else None,
+        "derived_exit_code": values.get("DERIVED_EC") or None, "submit": fields.epoch_text(values.get("SUBMIT")),
+        "start": fields.epoch_text(values.get("START")), "end": fields.epoch_text(values.get("END")),
+        "time_limit_s": fields.duration_s(values.get("LIMIT")), "node_list": values["NODES"] if hosts else None,
         "nodes": list(hosts) or None,
-        "work_dir": told.get("WORK_DIR") or None, "std_out": told.get("STDOUT") or None, "std_err": told.get("STDERR") or None,
-        "reservation": told.get("RESERVATION") or None, "source": "jobcomp",
+        "work_dir": values.get("WORK_DIR") or None, "std_out": values.get("STDOUT") or None, "std_err": values.get("STDERR") or None,
+        "reservation": values.get("RESERVATION") or None, "source": "jobcomp",
     }  # fmt: skip
 
 

@@ -173,8 +173,8 @@ def _controller_job(job: dict[str, Any], gathered: Gathered) -> None:
     code, signal = _ended(job.get("exit_code"), state)
     hosts = expand(str(job.get("nodes") or ""))
     limit = number(job.get("time_limit"))
-    said = f"{job.get('state_reason') or ''} {job.get('state_description') or ''}"
-    waits_for = fields.waits_for(said, _text(job.get("required_nodes"))) if state == "PENDING" else None
+    reason = f"{job.get('state_reason') or ''} {job.get('state_description') or ''}"
+    waits_for = fields.waits_for(reason, _text(job.get("required_nodes"))) if state == "PENDING" else None
     gathered.add("jobs", _array(job) | {
         "waits_for": waits_for, "observed_at": (gathered.origin.received or gathered.origin.reference) if waits_for else None,
         "cluster": _text(job.get("cluster")), "job_id": number(job.get("job_id")),

@@ -90,7 +90,7 @@ def read(file: Path, library: Mapping[str, Saved], origin: str = "built in") -> 
     try:
         head = _Head.model_validate(table)
     except ValidationError as error:
-        return broken(*_said(error, _Head))
+        return broken(*_first_error(error, _Head))
     places = _places(text)
     panels = tuple(
         _panel(entry, number, file, library, places[number - 1] if number <= len(places) else None)
@@ -118,7 +118,7 @@ def _panel(
     try:
         one = _Entry.model_validate(entry)
     except ValidationError as error:
-        return broken(*_said(error, _Entry))
+        return broken(*_first_error(error, _Entry))
     source = None
     if one.saved:
         source = library.get(one.saved)
@@ -152,14 +152,14 @@ def _ranged(query: str, one: _Entry) -> tuple[str, ...]:
     return tuple(name for name in ("since", "step") if name in free and (name, one.range) != ("since", "none"))
 
 
-def _said(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
+def _first_error(error: ValidationError, model: type[BaseModel]) -> tuple[str, str]:
     """The first error in words, and what to do."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
         return f"{where}: there is no such key", f"known are {', '.join(model.model_fields)}"
-    said = str(first["msg"]).removeprefix("Value error, ")
-    return f"{where}: {said}" if where else said, f"correct {where or 'the panel'}"
+    message = str(first["msg"]).removeprefix("Value error, ")
+    return f"{where}: {message}" if where else message, f"correct {where or 'the panel'}"
 
 
 _HEAD = re.compile(r"\s*\[\[\s*panel\s*\]\]")

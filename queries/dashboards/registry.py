@@ -14,7 +14,7 @@ from parsers import extensions
 from queries.dashboards.model import Dashboard, Problem
 from queries.dashboards.reading import read
 from queries.kql.errors import KqlError
-from queries.saved import Saved, files, told
+from queries.saved import Saved, files, problem_parts
 
 GROUP = "faultline.dashboards"
 SHIPPED = Path(__file__).parent / "shipped"
@@ -61,7 +61,7 @@ def faults(dashboards: Mapping[str, Dashboard], validate: Callable[[str], object
             try:
                 validate(panel.query)
             except KqlError as error:
-                line, reason, do = told(error)
+                line, reason, do = problem_parts(error)
                 place = (panel.line or 1) + line - 1 if line else panel.line
                 out.append(Problem(panel.file or one.file, place, f"panel {number} ({panel.title})", reason, do))
     return out

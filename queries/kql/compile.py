@@ -37,7 +37,7 @@ from queries.kql.operators.nouns import NOUNS, table_function
 from queries.kql.operators.order import IN_ORDER, SERIAL
 from queries.kql.parameters import check_given, kind_of
 from queries.kql.parser import parse
-from queries.kql.parts import Part, Parts, said_of
+from queries.kql.parts import Part, Parts, bound_sql
 from queries.kql.stages import Env, Function, Scope, Stage, StageColumn, relation
 from queries.kql.steps import Builder
 from queries.kql.textindex import Pruner, narrowed
@@ -391,7 +391,7 @@ class Compiler(Builder):
         params = compiled.params  # a property that is computed on each access
         order = tuple(getattr(compiled, "positiontup", None) or params)
         called = frozenset[DeclaredFunction](dialect.called)
-        return said_of(str(compiled), [params[name] for name in order], called), order, compiled
+        return bound_sql(str(compiled), [params[name] for name in order], called), order, compiled
 
     def _refused(self, gap: Unspelled) -> KqlError:
         """The error for a word that the engine's table lacks: not implemented, or impossible."""

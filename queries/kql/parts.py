@@ -57,7 +57,7 @@ class Parts:
     def alone(self, name: str) -> BoundSql:
         """One step, without those that it reads."""
         part = self._written[name]
-        return self._said(part.text, part.called)
+        return self._numbered(part.text, part.called)
 
     @property
     def last(self) -> BoundSql:
@@ -72,9 +72,9 @@ class Parts:
         written = [self._written[name] for name, _, _ in steps]
         written.append(self._written[""] if reader is None else _Written(reader, frozenset()))
         called = frozenset[Function]().union(*(part.called for part in written))
-        return self._said(template.format(*(part.text for part in written)), called)
+        return self._numbered(template.format(*(part.text for part in written)), called)
 
-    def _said(self, text: str, called: frozenset[Function]) -> BoundSql:
+    def _numbered(self, text: str, called: frozenset[Function]) -> BoundSql:
         look()
         numbers: dict[str, int] = {}
 
@@ -83,10 +83,10 @@ class Parts:
             return f"${numbers.setdefault(name, len(numbers) + 1)}" if name in self._values else found.group()
 
         sql = self._name.sub(numbered, text)
-        return said_of(sql, [self._values[name] for name in numbers], called)
+        return bound_sql(sql, [self._values[name] for name in numbers], called)
 
 
-def said_of(sql: str, parameters: list[Any], called: frozenset[Function]) -> BoundSql:
+def bound_sql(sql: str, parameters: list[Any], called: frozenset[Function]) -> BoundSql:
     """SQL that calls these functions."""
     linear = all(function.cost is LINEAR for function in called)
     bounded = linear or all(function.cost is not Cost.WALL for function in called)

@@ -17,7 +17,7 @@ import duckdb
 #: possessive repetition, repetition beyond a thousand.
 _DOUBTFUL = re.compile(r"\\[1-9uUNZ]|\(\?[>(#]|[+*?}]\+|\{\d*,?\d{4,}")
 _LOOK_AROUND = re.compile(r"\(\?(?:=|!|<=|<!)")
-_ASKING = Lock()
+_LOCK = Lock()
 
 
 def complaint(pattern: str) -> str | None:
@@ -41,7 +41,7 @@ def _judge() -> duckdb.DuckDBPyConnection:
 @lru_cache(maxsize=512)
 def _asked(pattern: str) -> str | None:
     try:
-        with _ASKING:
+        with _LOCK:
             _judge().execute("SELECT regexp_matches('', $1)", [pattern]).fetchall()
     except duckdb.InvalidInputException as problem:
         reason = re2_message(str(problem))

@@ -93,7 +93,7 @@ def decisions(reader: Reader) -> Section:
     except NoSuchTable:  # a store of an older version, opened for reading
         rows = []
     shown = [
-        row | {"host": reader.called(row["host"], row["cluster"]), "evidence": _told_by(row["evidence"])}
+        row | {"host": reader.called(row["host"], row["cluster"]), "evidence": _witnesses(row["evidence"])}
         for row in rows
     ]
     steps = Counter(row["step"] for row in rows)
@@ -105,7 +105,7 @@ def decisions(reader: Reader) -> Section:
     )  # fmt: skip
 
 
-def _told_by(evidence: str | None) -> list[str]:
+def _witnesses(evidence: str | None) -> list[str]:
     """Each witness in words, with its last line."""
     return [
         f"{one['authority']} of {one['host']}, {one['lines']} lines until {one['time']}: {one['message']}"

@@ -56,12 +56,12 @@ def failed_validations(since: datetime) -> sa.Select[Any]:
 
 def later_reports(hosts: Collection[str], since: datetime) -> sa.Select[Any]:
     """Lines that ``VALIDATORS`` wrote about a check since a time, oldest first, on some hosts, if no user can have written them."""
-    said = sa.or_(contains(L.message, "Updated health report for "), contains(L.message, " Service Recovered"))
+    about_checks = sa.or_(contains(L.message, "Updated health report for "), contains(L.message, " Service Recovered"))
     written = one_of(authority(LINES), sorted(NO_USERS))
     asked = sa.select(L.cluster, L.host, L.source, L.time, L.message)
-    return asked.where(listed(L.host, hosts), one_of(L.source, VALIDATORS), L.time >= since, said, written).order_by(
-        L.time
-    )
+    return asked.where(
+        listed(L.host, hosts), one_of(L.source, VALIDATORS), L.time >= since, about_checks, written
+    ).order_by(L.time)
 
 
 def _folded(xid: Any, *conditions: Any, check: Any = None) -> sa.Select[Any]:

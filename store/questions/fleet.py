@@ -34,14 +34,14 @@ def hosts() -> sa.Select[Any]:
     runs = sa.select(RUNS.c.cluster, func.unnest(RUNS.c.nodes).label("host")).subquery("of_runs").c
     yes, no, never = sa.true(), sa.false(), sa.cast(sa.null(), sa.DateTime)
     parts = sa.union_all(
-        sa.select(S.cluster, S.host, func.min(S.time).label("heard"), yes.label("of_slurm")).group_by(S.cluster, S.host),
+        sa.select(S.cluster, S.host, func.min(S.time).label("seen"), yes.label("of_slurm")).group_by(S.cluster, S.host),
         sa.select(E.cluster, E.host, func.min(E.time), no).group_by(E.cluster, E.host),
         sa.select(runs.cluster, runs.host, never, yes).distinct(),
         sa.select(TOPOLOGY.c.cluster, TOPOLOGY.c.child, never, yes).where(TOPOLOGY.c.kind == const("node")).distinct(),
         sa.select(LINKS.c.cluster, LINKS.c.host, never, no).distinct(),
     ).subquery("parts").c  # fmt: skip
     return in_order(
-        sa.select(parts.cluster, parts.host, func.min(parts.heard).label("heard"), func.bool_or(parts.of_slurm).label("of_slurm"))
+        sa.select(parts.cluster, parts.host, func.min(parts.seen).label("seen"), func.bool_or(parts.of_slurm).label("of_slurm"))
         .where(parts.host.is_not(None), parts.host != const("")).group_by(parts.cluster, parts.host)
     )  # fmt: skip
 

@@ -129,16 +129,16 @@ def paces(
     pace = func.coalesce(*(seconds_a_step(L.message, form) for form in forms))
     rank = func.coalesce(func.nullif(group_of(L.raw, _TASK), const("")), func.nullif(group_of(L.raw, _RANK), const("")))
     within = ([L.time >= start] if start else []) + ([L.time <= end] if end else [])
-    told = sa.select(
+    timed = sa.select(
         rank.label("rank"), func.nullif(group_of(L.raw, _LOCAL), const("")).label("local"), L.file, epoch(L.time).label("t"),
         func.floor(epoch(L.time) / sa.cast(const(float(bin_s)), REAL)).label("bin"), pace.label("seconds"),
     ).where(
         *_output(job, cluster, restarts, begin, until), L.time.is_not(None), *within,
         func.coalesce(L.event, const("other")) == const("other"), matches(L.message, words),
     ).subquery("told").c  # fmt: skip
-    place = (told.rank, told.local, told.file, told.bin)
+    place = (timed.rank, timed.local, timed.file, timed.bin)
     shown = (
-        func.max(told.t).label("t"), func.min(told.seconds).label("low"), func.median(told.seconds).label("middle"),
-        func.max(told.seconds).label("high"), counted().label("reports"),
+        func.max(timed.t).label("t"), func.min(timed.seconds).label("low"), func.median(timed.seconds).label("middle"),
+        func.max(timed.seconds).label("high"), counted().label("reports"),
     )  # fmt: skip
-    return sa.select(*place, *shown).where(told.seconds > const(0)).group_by(*place).order_by(*place)
+    return sa.select(*place, *shown).where(timed.seconds > const(0)).group_by(*place).order_by(*place)

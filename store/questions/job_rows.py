@@ -86,7 +86,7 @@ def steps_about(job: int, cluster: str | None) -> Select[Any]:
     return found.order_by(STEPS.c.step_id, STEPS.c.end.nulls_first(), STEPS.c.file, STEPS.c.line)
 
 
-def told_differently(sources: Collection[str], open_states: Collection[str], most: int) -> Select[Any]:
+def differing_records(sources: Collection[str], open_states: Collection[str], most: int) -> Select[Any]:
     """``COLUMNS`` and ``cluster``: rows of ``sources`` about ended runs of jobs for which they differ in a state, an exit code, an
     end or the nodes; of at most so many jobs, the newest."""
     ended = and_(

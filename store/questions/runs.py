@@ -96,7 +96,7 @@ def by_keys(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
     return sa.select(*columns(of)).where(listed(of.c.run_key, keys)).order_by(of.c.start)
 
 
-def told(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
+def for_users(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
     """What the verdicts on several runs say to the runs' users; nothing about a run without a verdict."""
     says = [json_text(of.c.document, f"$.{name}").label(name) for name in ("headline", "summary", "final")]
     shown = columns(of, "run_key", "name", "user", "state", "end", "confidence")

@@ -17,7 +17,7 @@ R = RUNS.c
 COLUMNS = (R.run_key, R.state, R.category, R.user, R.account, R.partition, R.name, R.nodes, R.start)
 
 #: What a job's environment says of how it communicates; the rest differs between any two jobs.
-TELLING = ("NCCL_", "UCX_", "OMPI_MCA_", "PMIX_MCA_", "FI_", "CUDA_", "TORCH_")
+EXPLAINING = ("NCCL_", "UCX_", "OMPI_MCA_", "PMIX_MCA_", "FI_", "CUDA_", "TORCH_")
 #: A longer value is a path or a list of its own.
 LONGEST = 100
 
@@ -55,10 +55,10 @@ def places(cluster: str | None) -> Select[Any]:
 def environments(cluster: str | None) -> Select[Any]:
     """``scope`` (job:42 or job:42#1), ``name`` and ``value`` of what jobs set for their communication."""
     s = SETTINGS.c
-    telling = sa.or_(*(func.starts_with(s.name, const(prefix)) for prefix in TELLING))
+    explaining = sa.or_(*(func.starts_with(s.name, const(prefix)) for prefix in EXPLAINING))
     short = func.length(s.value) <= const(LONGEST)
     return (
         sa.select(s.scope, s.name, s.value)
-        .where(same(s.cluster, cluster), func.starts_with(s.scope, const("job:")), telling, short)
+        .where(same(s.cluster, cluster), func.starts_with(s.scope, const("job:")), explaining, short)
         .distinct()
     )

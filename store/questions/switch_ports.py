@@ -38,11 +38,11 @@ def _around() -> Select[Any]:
     lines = LINES.c
     is_event = lines.event != const("other")
     port = func.coalesce(json_text(lines.entities, "$.port"), json_text(lines.entities, "$.device"))
-    told = {"event": lines.event, "port": port, "message": lines.message}
+    reported = {"event": lines.event, "port": port, "message": lines.message}
     second = func.floor(epoch(lines.time))
     return in_order(
         select(
-            second.label("t"), *(case((is_event, column)).label(name) for name, column in told.items()),
+            second.label("t"), *(case((is_event, column)).label(name) for name, column in reported.items()),
             authority(LINES).label("authority"), lines.file, is_claim(LINES).label("claim"),
         )
         .distinct()

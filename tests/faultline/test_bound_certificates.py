@@ -69,9 +69,9 @@ def test_it_is_bound_to_them_with_and_without_their_domain(intake: Intake) -> No
         host: sender.limits.stands_for(host, None) for host in ("gpu01", "gpu01.cluster.example.org", "login1", "gpu02")
     }
     assert stands == {"gpu01": True, "gpu01.cluster.example.org": True, "login1": True, "gpu02": False}
-    assert intake.asking_about({}, "gpu01", None, certified=True, names=("gpu01",)) is not None
+    assert intake.sender_about({}, "gpu01", None, certified=True, names=("gpu01",)) is not None
     with pytest.raises(Refused, match="does not stand for gpu02"):
-        intake.asking_about({}, "gpu02", None, certified=True, names=("gpu01",))
+        intake.sender_about({}, "gpu02", None, certified=True, names=("gpu01",))
 
 
 @pytest.mark.parametrize(

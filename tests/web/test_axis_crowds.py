@@ -36,8 +36,10 @@ def test_too_many_events_are_gathered_and_all_are_counted(store: Door) -> None:
     row = read.incident(ui_store.INCIDENT)
     hosts, told = [ui_store.host(n) for n in range(LANES // 2)], [event["id"] for event in row["document"]["events"]]
     every = read.events(start=row["start"], end=row["end"], hosts=hosts, of=row)
-    assert read.events_around(row["start"], row["end"], hosts, of=row, told=told) == every and len(every) == EVENTS
-    few = read.events_around(row["start"], row["end"], hosts, of=row, told=told, most=EVENTS - 1)
+    assert (
+        read.events_around(row["start"], row["end"], hosts, of=row, in_document=told) == every and len(every) == EVENTS
+    )
+    few = read.events_around(row["start"], row["end"], hosts, of=row, in_document=told, most=EVENTS - 1)
     assert sum(event["count"] for event in few) == EVENTS and len(few) < EVENTS
     by_name = {event["event_id"]: event for event in every}
     assert {event["event_id"] for event in few} >= set(told) & set(by_name)

@@ -178,7 +178,7 @@ class OwnDocuments:
         }  # fmt: skip
         moments: list[Row] = []
         for at in document["moments"]:
-            verdicts = {self._name(key): self._stated(said) for key, said in at["verdicts"].items() if key in keys}
+            verdicts = {self._name(key): self._stated(given) for key, given in at["verdicts"].items() if key in keys}
             arrived = [
                 visible.get(one["id"], one) for one in at["arrived"]
                 if one["id"] in visible or (one["id"] is None and one.get("run") in keys)
@@ -199,15 +199,15 @@ class OwnDocuments:
         nodes = {host for one in jobs for host in one["nodes"]}
         return {**document, "jobs": jobs, "nodes": [one for one in document["nodes"] if one["host"] in nodes]}
 
-    def _stated(self, said: Document | None, more: Iterable[str] = ("state", "final")) -> Row:
+    def _stated(self, given: Document | None, more: Iterable[str] = ("state", "final")) -> Row:
         """A verdict or an incident as it stood at a moment."""
-        if said is None:
+        if given is None:
             return {"verdict": "none", "category": None, "confidence": None, "root_cause": None}
-        is_final = said.get("final", said.get("status") == "final")
-        shown = _picked(said, ("category", "confidence", "final_at", *more)) | self._causes(said, ())
+        is_final = given.get("final", given.get("status") == "final")
+        shown = _picked(given, ("category", "confidence", "final_at", *more)) | self._causes(given, ())
         shown.pop("candidates", None)
-        shown["waits_for"] = [text for one in said.get("waits_for") or () if (text := self._spoken(one, []))]
-        shown |= {name: self._spoken(said[name], []) for name in ("title", "headline", "summary") if name in said}
+        shown["waits_for"] = [text for one in given.get("waits_for") or () if (text := self._spoken(one, []))]
+        shown |= {name: self._spoken(given[name], []) for name in ("title", "headline", "summary") if name in given}
         return shown | {"verdict": "final" if is_final else "provisional"}
 
     # -- fields --------------------------------------------------------------------------------------------------------

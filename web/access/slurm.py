@@ -116,9 +116,9 @@ class SlurmUsers:
         if done.returncode:
             why, do = _FAILURES.get(done.returncode, (done.stderr.decode("utf-8", "replace").strip()[:200], ""))
             raise IdentityError(f"The munge credential was refused: {why}.", do)
-        said, _, payload = done.stdout.decode("utf-8", "replace").partition("\n\n")
+        header, _, payload = done.stdout.decode("utf-8", "replace").partition("\n\n")
         # "UID:              alice (20001)", "ENCODE_TIME:      2026-11-28 22:34:25 +0000 (1795905265)"
-        values = {name: int(number) for name, number in _NUMBERED.findall(said)}
+        values = {name: int(number) for name, number in _NUMBERED.findall(header)}
         try:
             uid, age = values["UID"], values["DECODE_TIME"] - values["ENCODE_TIME"]
         except KeyError as error:

@@ -98,8 +98,8 @@ def _states(read: Reader, nodes: Nodes) -> pl.DataFrame:
 
 def _counted(nodes: Nodes, rows: pl.DataFrame) -> pl.DataFrame:
     """``name``, ``value`` and ``says`` of each node that was heard of by then; 0 if no row is about it."""
-    heard = nodes.frame.filter(pl.col("heard") <= nodes.at).select("name")
-    return heard.join(rows, on="name", how="left").with_columns(pl.col("value").fill_null(0.0))
+    seen = nodes.frame.filter(pl.col("seen") <= nodes.at).select("name")
+    return seen.join(rows, on="name", how="left").with_columns(pl.col("value").fill_null(0.0))
 
 
 def _scale(column: str, steps: Iterable[tuple[float, str]]) -> pl.Expr:
@@ -176,8 +176,8 @@ def _lemons(read: Reader, nodes: Nodes) -> pl.DataFrame:
     says = pl.format(
         "{} of {}, chance {}", pl.col("value").cast(pl.Int64), "family", pl.col("chance").round_sig_figs(2)
     )
-    told = risks.select("name", "value", word.alias("class"), says.alias("says")).unique("name", keep="first")
-    return _counted(nodes, told).with_columns(pl.col("class").fill_null("none"))
+    worded = risks.select("name", "value", word.alias("class"), says.alias("says")).unique("name", keep="first")
+    return _counted(nodes, worded).with_columns(pl.col("class").fill_null("none"))
 
 
 def _size(read: Reader, cluster: str | None) -> int:

@@ -80,11 +80,11 @@ class Fleet:
         counts, classes = self.counts(), [one.name for one in self.measure.classes]
         texts = self.nodes["says"].drop_nulls().unique(maintain_order=True).to_list()
         place = {name: n for n, name in enumerate(classes)}
-        said = {text: n for n, text in enumerate(texts)}
+        text_place = {text: n for n, text in enumerate(texts)}
         columns: Row = {
             "name": self.nodes["name"].to_list(),
             "class": self.nodes["class"].replace_strict(place, return_dtype=pl.Int64).to_list(),
-            "says": self.nodes["says"].replace_strict(said, default=None, return_dtype=pl.Int64).to_list() if said else [None] * self.nodes.height,
+            "says": self.nodes["says"].replace_strict(text_place, default=None, return_dtype=pl.Int64).to_list() if text_place else [None] * self.nodes.height,
         }  # fmt: skip
         if self.measure.name != "state":
             columns["value"] = [None if value is None else round(value, 3) for value in self.nodes["value"].to_list()]

@@ -15,7 +15,7 @@ SCHEMA = {
     "name": pl.String,
     "host": pl.String,
     "cluster": pl.String,
-    "heard": pl.Datetime("us"),
+    "seen": pl.Datetime("us"),
     "of_slurm": pl.Boolean,
 }
 
@@ -51,17 +51,17 @@ SCHEMA_OF_ROWS = {name: kind for name, kind in SCHEMA.items() if name != "name"}
 def named(hosts: pl.DataFrame) -> pl.DataFrame:
     """A row for each node: a row without a cluster is about every node of its host, and one of its own if there is none."""
     nobodys = hosts.filter(pl.col("cluster").is_null()).select(
-        "host", pl.col("heard").alias("too"), pl.col("of_slurm").alias("also")
+        "host", pl.col("seen").alias("too"), pl.col("of_slurm").alias("also")
     )
     own = hosts.filter(pl.col("cluster").is_not_null())
     alone = hosts.join(own.select("host").unique(), on="host", how="anti")
     shared = own.join(nobodys, on="host", how="left").with_columns(
-        pl.min_horizontal("heard", "too").alias("heard"), (pl.col("of_slurm") | pl.col("also").fill_null(value=False)).alias("of_slurm")
+        pl.min_horizontal("seen", "too").alias("seen"), (pl.col("of_slurm") | pl.col("also").fill_null(value=False)).alias("of_slurm")
     )  # fmt: skip
     both = pl.concat([shared.select(hosts.columns), alone])
     several = pl.col("cluster").count().over("host") > 1
     name = pl.when(several).then(pl.concat_str("host", pl.lit("@"), "cluster")).otherwise("host").alias("name")
-    return both.select(name, "host", "cluster", "heard", "of_slurm")
+    return both.select(name, "host", "cluster", "seen", "of_slurm")
 
 
 def in_natural_order(column: str) -> pl.Expr:

@@ -18,7 +18,7 @@ from web.shaping import moment
 #: Units of the picture: the side of a node, the distance to the next one, the height of a group's name, the width of a letter.
 SIDE, PITCH, LABEL, LETTER = 10, 12, 17, 6.5
 #: Between two groups, in nodes.
-APART = 1
+GAP = 1
 #: A row of the whole picture has this many nodes unless another number is asked for.
 COLUMNS, FEWEST, MOST = 112, 12, 400
 #: A group has at least this many columns.
@@ -79,7 +79,7 @@ def arrange(groups: Sequence[tuple[str, int]], columns: int) -> tuple[list[Block
         label = name if len(name) <= letters else f"{name[: letters - 1]}…"
         blocks.append(Block(name, label, at * PITCH, top + LABEL, wide, count))
         tallest = max(tallest, LABEL + math.ceil(count / wide) * PITCH + PITCH // 2)
-        at += room + APART
+        at += room + GAP
     return blocks, top + tallest
 
 

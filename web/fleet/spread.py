@@ -25,8 +25,8 @@ def reached(read: Reader, nodes: Nodes, row: Row) -> pl.DataFrame:
     ``Reader.incident``."""
     document = row["document"]
     found: list[tuple[str, datetime | None]] = [*_moments(read, document)] or [*_of_events(document)]
-    told = {host for host, _ in found}
-    if row["root_host"] and row["root_host"] not in told:
+    known = {host for host, _ in found}
+    if row["root_host"] and row["root_host"] not in known:
         found.append((str(row["root_host"]), None))
     schema: dict[str, Any] = {"host": pl.String, "first": pl.Datetime("us")}
     rows = pl.DataFrame(found, schema=schema, orient="row").group_by("host").agg(pl.col("first").min())

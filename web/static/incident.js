@@ -56,7 +56,7 @@ function follow(axis) {
 }
 
 /** Says what was picked, for screen readers. */
-function told(axis, { event, host: where, text, t }) {
+function described(axis, { event, host: where, text, t }) {
   say(`${where ? `${event} on ${where}` : text}, ${axis.time(t)}`);
 }
 
@@ -192,7 +192,7 @@ async function start() {
     if (!host.dataset.job) fromAddress(axis);
     follow(axis);
     if (!host.dataset.job) range(axis);
-    keys(axis, steps(axis, mark => told(axis, mark)));
+    keys(axis, steps(axis, mark => described(axis, mark)));
     buttons(axis);
     tableButton();
     if (!host.dataset.job) pointed(axis);

@@ -54,7 +54,7 @@ Ask = Callable[[str], Response]
 
 
 @dataclass(frozen=True)
-class Told:
+class ServiceAnswer:
     """The service's answer. ``at``: seconds since boot; ``age``: seconds it was old then; ``granted_s``: for how long an
     unfit answer may refuse jobs."""
 
@@ -77,7 +77,7 @@ class Keeper:
     chance: Callable[[], float] = random.random
     trouble: str = ""
     answer: Answer | None = None
-    told: Told | None = None
+    latest: ServiceAnswer | None = None
     seen: Seen = field(init=False)
     _key: bytes = b""
     _ask_at: float = 0.0
@@ -126,7 +126,7 @@ class Keeper:
             self.trouble = f"HTTP {response.code}: {response.detail}" if response.code else response.detail
             return
         try:
-            self.told = _told(json.loads(response.text), self.context.uptime())
+            self.latest = _answer_of(json.loads(response.text), self.context.uptime())
             self.trouble = ""
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             self.trouble = f"the service's answer cannot be read: {type(error).__name__}: {error}"
@@ -135,13 +135,13 @@ class Keeper:
         """The service's answer and what is seen now, as one."""
         now = self.context.uptime()
         found = [(sight.verdict, f"{sight.text} (seen by the agent)") for sight in sights]
-        told, refuse_until, age = self.told, 0.0, -1
-        if told is not None and now - told.at < EXPIRES_S:
-            age = int(told.age + now - told.at)
-            found += [(told.verdict, reason) for reason in told.reasons] or [(told.verdict, "")]
-            refuse_until = told.at + min(told.granted_s, GRANT_S) if told.granted_s else 0.0
+        latest, refuse_until, age = self.latest, 0.0, -1
+        if latest is not None and now - latest.at < EXPIRES_S:
+            age = int(latest.age + now - latest.at)
+            found += [(latest.verdict, reason) for reason in latest.reasons] or [(latest.verdict, "")]
+            refuse_until = latest.at + min(latest.granted_s, GRANT_S) if latest.granted_s else 0.0
         else:
-            since = self._started if told is None else told.at
+            since = self._started if latest is None else latest.at
             what = "given no answer" if self.trouble.startswith("HTTP ") else "not been reached"
             unheard = f"the service has {what} for {_lasting(now - since)}"
             found.append((DOUBTFUL, f"{unheard}: {self.trouble}" if self.trouble else unheard))
@@ -196,7 +196,7 @@ class Keeper:
         }  # fmt: skip
 
 
-def _told(document: dict[str, Any], now: float) -> Told:
+def _answer_of(document: dict[str, Any], now: float) -> ServiceAnswer:
     """The service's JSON. Raises ``ValueError``, ``KeyError``, ``TypeError``."""
     verdict = document["fitness"]
     if verdict not in VERDICTS:
@@ -207,7 +207,7 @@ def _told(document: dict[str, Any], now: float) -> Told:
         reasons.append(plain(f"{plain(str(reason['text']))[:180]} ({str(reason['evidence'])[:80]}{since})"))
     drain = document.get("drain") or {}
     granted = float(drain.get("until_s") or 0.0) if drain.get("granted") is True else 0.0
-    return Told(verdict, tuple(reasons), now, float(document["age_s"]), granted)
+    return ServiceAnswer(verdict, tuple(reasons), now, float(document["age_s"]), granted)
 
 
 def _own(folder: Path) -> None:

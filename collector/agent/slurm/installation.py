@@ -11,7 +11,7 @@ from collector.agent.slurm.conf import SlurmConf
 from collector.agent.slurm.daemons import Daemon, running, units
 from collector.agent.slurm.host import ROOT, Account, Host
 
-USUAL = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf",
+DEFAULT_PLACES = ("/etc/slurm/slurm.conf", "/etc/slurm-llnl/slurm.conf", "/usr/local/etc/slurm.conf", "/opt/slurm/etc/slurm.conf",
          "/sched/slurm.conf")  # fmt: skip
 #: Where slurmd and sackd keep what they got from the controller.
 CACHES = ("/run/slurm/conf/slurm.conf", "/var/spool/slurmd/conf-cache/slurm.conf", "/run/slurm-sackd/conf/slurm.conf")
@@ -88,7 +88,7 @@ def _candidates(host: Host, given: str, daemons: list[Daemon], configless: bool)
     cached = [(path, "cache of a slurmd that is configured by its controller") for path in CACHES]
     if configless:
         yield from cached
-    for path in USUAL:
+    for path in DEFAULT_PLACES:
         yield path, "usual place"
     if not configless:
         yield from cached

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from collector.agent.config import Config
-from collector.agent.hook_failures import SAID
+from collector.agent.hook_failures import WROTE_NOTHING
 from collector.agent.hook_folder import CLAIM
 from collector.agent.slurm.host import Host
 from collector.agent.slurm_setup.findings import Finding
@@ -54,7 +54,11 @@ def _of_status(host: Host, config: Config) -> Iterator[Finding]:
     for source in status.get("sources", ()):
         detail = str(source.get("detail"))
         # What is absent, or what hooks could not write, is found by the spools themselves.
-        if source.get("name") == "hooks" and source.get("state") not in ("ok", "absent") and SAID not in detail:
+        if (
+            source.get("name") == "hooks"
+            and source.get("state") not in ("ok", "absent")
+            and WROTE_NOTHING not in detail
+        ):
             yield Finding("agent-not-reading", f"the agent does not read the spools: {detail}",
                           "do what it says; the agent looks again every minute")  # fmt: skip
 

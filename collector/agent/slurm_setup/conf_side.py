@@ -73,13 +73,13 @@ def of_running(found: Installation, calls: Sequence[Call]) -> Iterator[Finding]:
 
 def refusals(found: Installation) -> list[str]:
     """What slurmctld and slurmd wrote last about programs that they could not run."""
-    said: dict[str, None] = {}
+    written: dict[str, None] = {}
     for daemon, setting in (("slurmctld", "SlurmctldLogFile"), ("slurmd", "SlurmdLogFile")):
         path = found.conf.get(setting)
         if path and found.runs(daemon):
             for line in _REFUSED.findall(_tail(found, path)):
-                said[f"{path}: {line[:200]}"] = None
-    return list(said)
+                written[f"{path}: {line[:200]}"] = None
+    return list(written)
 
 
 def _tail(found: Installation, path: str) -> str:

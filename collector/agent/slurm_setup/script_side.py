@@ -159,8 +159,8 @@ def _tried(script: str, user: Account, variable: str) -> str:
         )  # fmt: skip
         if any(entry.name.endswith(wanted) for entry in spool.iterdir()):
             return ""
-        said = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-        return f"exit {done.returncode}{': ' + said[-1][:200] if said else ', and it said nothing'}"
+        output = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
+        return f"exit {done.returncode}{': ' + output[-1][:200] if output else ', and it said nothing'}"
     except subprocess.TimeoutExpired:
         return f"it did not end in {TRIAL_S:g} s"
     except OSError as error:

@@ -68,7 +68,7 @@ class Hooks:
     _owners: dict[str, int] = field(default_factory=dict)
     #: Their restart counts, and the steps whose environment was reported.
     _restarts: dict[str, int] = field(default_factory=dict)
-    _told_steps: dict[str, set[str]] = field(default_factory=dict)
+    _reported_steps: dict[str, set[str]] = field(default_factory=dict)
     #: What steps of the jobs write to, and when it was looked for last (monotonic seconds).
     _step_files: StepFiles = field(default_factory=StepFiles)
     _steps_at: float = float("-inf")
@@ -84,7 +84,7 @@ class Hooks:
     #: What hooks could not do, until one of their kind writes again: event (``_ANY``: not known which) -> sentence, and
     #: when the last one failed.
     _failed: dict[str, tuple[str, float]] = field(default_factory=dict)
-    _told: dict[str, set[str]] = field(default_factory=dict)
+    _reported: dict[str, set[str]] = field(default_factory=dict)
     _unwritable: str = ""
     _looked_at: float = float("-inf")
     _boot: str = ""
@@ -236,10 +236,10 @@ class Hooks:
 
     def _environment(self, env: Mapping[str, str], job: int, now: float) -> bytes:
         """What a step of a job runs with, once for each step: by root's prolog, this uid's own job."""
-        step, told = environment.step_of(env), self._told_steps.setdefault(str(job), set())
-        if step is None or step in told or len(told) >= _MOST_STEPS or not environment.is_first_task(env):
+        step, reported = environment.step_of(env), self._reported_steps.setdefault(str(job), set())
+        if step is None or step in reported or len(reported) >= _MOST_STEPS or not environment.is_first_task(env):
             return b""
-        told.add(step)
+        reported.add(step)
         variables, cut = environment.kept(env, environment.allowed(self.context.path(str(environment.SITE))))
         document = {
             "job_id": job, "restarts": self._restarts.get(str(job), 0), "step": step, "read_at": f"{now:.6f}", "cut": cut,
@@ -356,7 +356,7 @@ class Hooks:
                 self._forget(next(iter(self._owners)))
 
     def _forget(self, job: str) -> None:
-        for known in (self._owners, self._restarts, self._told_steps, self._ended):
+        for known in (self._owners, self._restarts, self._reported_steps, self._ended):
             known.pop(job, None)
         self._step_files.forget(job)
 
@@ -384,7 +384,10 @@ class Hooks:
             self._dropped[str(spool.path)] = size
             count = size - before if size > before else size
             why = words_given_up(spool.path, count)
-            self._failed[_ANY] = f"{why}, and {hook_failures.SAID}; keep the spool on a local disk that has room", at
+            self._failed[_ANY] = (
+                f"{why}, and {hook_failures.WROTE_NOTHING}; keep the spool on a local disk that has room",
+                at,
+            )
             yield Reading(wire.blind("hooks", "hook_spool", at, at, why, count), 0, self._positions())
         fresh = [name for name in spool.unfinished() if str(spool.path / name) not in self._taken]
         for name in fresh[:_MOST_FILES]:
@@ -394,7 +397,10 @@ class Hooks:
             why = words_unfinished(spool, name)
             if not spool.is_users:
                 event = [*name.lstrip(".").split("."), "", ""][1]
-                self._failed[event] = f"{why}, and {hook_failures.SAID}; what killed it is in the node's own log", now
+                self._failed[event] = (
+                    f"{why}, and {hook_failures.WROTE_NOTHING}; what killed it is in the node's own log",
+                    now,
+                )
             record = wire.blind("hooks", "hook_spool", now, now, why, 1)
             yield Reading(record, 0, self._positions(), kept=partial(self._remove, spool, path))
 
@@ -409,8 +415,8 @@ class Hooks:
             places.append((hook_failures.TASK_WORDS, True))
         for name, of_users in places:
             found = hook_failures.words(self.context.path(name), of_users)
-            told, self._told[name] = self._told.get(name, set()), {word.file for word in found}
-            for some in hook_failures.counted(word for word in found if word.file not in told).values():
+            reported, self._reported[name] = self._reported.get(name, set()), {word.file for word in found}
+            for some in hook_failures.counted(word for word in found if word.file not in reported).values():
                 why = hook_failures.sentence(some)
                 if not of_users:  # a user's claim is reported, and changes no status
                     self._failed[some[0].event] = why, max(word.at for word in some)

@@ -91,7 +91,7 @@ class JobOutput:
     trouble: str = ""
     _files: dict[str, Followed] = field(default_factory=dict)
     _places: dict[str, list[Any]] = field(default_factory=dict)
-    _told: dict[str, None] = field(default_factory=dict)
+    _announced: dict[str, None] = field(default_factory=dict)
 
     def open(self, positions: Mapping[str, Any]) -> None:
         self._places = dict(positions.get("job_output") or {})
@@ -132,18 +132,18 @@ class JobOutput:
             ended = self._files.pop(key)
             if ended.left_out or ended.skipped:
                 why = f"{ended.left_out} lines and {ended.skipped} bytes were not sent while it ran; its end comes with the epilog"
-                yield self._said(ended, why)
-        self._told = {key: None for key in self._told if key in wanted}
+                yield self._own_record(ended, why)
+        self._announced = {key: None for key in self._announced if key in wanted}
         for key, file in wanted.items():
             if key in self._files:
                 continue
             steps = sum(key not in own for key in self._files)
             is_full = len(self._files) >= self.most_files
             if is_full or (key not in own and steps >= self.most_files * SHARE_OF_STEPS):
-                if key not in self._told:
-                    self._told[key] = None
+                if key not in self._announced:
+                    self._announced[key] = None
                     why = f"{self.most_files} files are" if is_full else f"{steps} files of steps are"
-                    yield self._said(file, f"is not followed: {why} (files of [sources.job_output])")
+                    yield self._own_record(file, f"is not followed: {why} (files of [sources.job_output])")
                 continue
             place = self._places.get(key)
             if place and place[0] == file.path:
@@ -163,7 +163,7 @@ class JobOutput:
                 file.wait = min(file.wait * 2, LATE_S)
                 return
             file.given_up = str(refusal)
-            yield self._said(file, f"is not followed: {refusal}")
+            yield self._own_record(file, f"is not followed: {refusal}")
             return
         device, inode, begin = _PLACE.unpack(identity)
         file.read = len(data)
@@ -194,7 +194,7 @@ class JobOutput:
         self._places[f"{file.job}.{file.restarts} {file.kind} {file.path}"] = file.place()
         return Reading(body, len(lines), {"job_output": dict(self._places)})
 
-    def _said(self, file: Followed, why: str) -> Reading:
+    def _own_record(self, file: Followed, why: str) -> Reading:
         message = f"job {file.job}: {file.kind} {why}"
         return Reading(
             wire.own_words(self.context.host, "job_output", message, self.context.now(), file=quoted(file.path)), 1

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from correlator.facts.environment.ended import TELLING, Ended, Failure, Numbers
+from correlator.facts.environment.ended import CONCLUSIVE, Ended, Failure, Numbers
 from correlator.facts.environment.kinds import (
     ENVIRONMENT_IN_OUTPUT,
     NODE_ENVIRONMENT,
@@ -84,7 +84,7 @@ def _failures(ends: Iterable[Fact], runs: Mapping[str, Run]) -> list[Failure]:
     found = []
     for end in ends:
         run = runs.get(end.run or "")
-        if run is None or run.end is None or run.state not in TELLING:
+        if run is None or run.end is None or run.state not in CONCLUSIVE:
             continue
         if (signature := signature_of(end)) is not None:
             found.append(Failure(run, signature, _where(run, end)))
@@ -228,8 +228,8 @@ def _witness(ended: Ended, here: Numbers, user: str, away: Numbers, key: tuple[s
 def _others(ended: Ended, theirs: Numbers, near: Numbers, key: tuple[str, str]) -> str:
     """What became of the same users' jobs elsewhere, or of all jobs elsewhere."""
     places = theirs if len(theirs) else near
-    spared = len(places) - ended.alike(places, key)
-    return f"{spared} of {len(places)}{'' if len(theirs) else ' of other users'} elsewhere did not"
+    unhurt = len(places) - ended.alike(places, key)
+    return f"{unhurt} of {len(places)}{'' if len(theirs) else ' of other users'} elsewhere did not"
 
 
 def _early(ended: Ended, group: _Group) -> bool:

@@ -16,7 +16,7 @@ from parsers.job_states import SUCCEEDED
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 #: How runs end that tell whether their environment was whole; a cancelled run tells nothing.
-TELLING = SUCCEEDED | {"FAILED"}
+CONCLUSIVE = SUCCEEDED | {"FAILED"}
 
 _NONE = np.zeros(0, np.int64)
 
@@ -46,7 +46,7 @@ class Ended:
 
     def __init__(self, runs: Iterable[Run], failed_so: dict[str, tuple[str, str]]) -> None:
         self.runs: list[Run] = sorted(
-            (r for r in runs if r.end is not None and r.state in TELLING and r.row.get("user")),
+            (r for r in runs if r.end is not None and r.state in CONCLUSIVE and r.row.get("user")),
             key=lambda r: (r.end or 0.0, r.key),
         )
         self.ends = np.array([r.end for r in self.runs], np.float64)

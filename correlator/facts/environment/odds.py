@@ -18,13 +18,13 @@ PRIOR_ODDS = 1e-4
 
 #: The probability that a job on a broken node fails by it, and that a job there ends well all the same: not every
 #: program needs what is broken.
-HIT, SPARED = 0.95, 0.3
+HIT, WELL = 0.95, 0.3
 
 #: The number of jobs that the own rate of a symptom is worth.
 PRIOR_RUNS = 10.0
 
 #: No witness counts more than this, and no more jobs that ended well than these.
-MOST_OF_ONE, MOST_SPARED = 500.0, 4
+MOST_OF_ONE, MOST_WELL = 500.0, 4
 
 #: Without any one of the users, the odds must still be this: a user alone, who can print what they like, must not make
 #: them.
@@ -54,11 +54,11 @@ class Witness:
 
 def ratio_of(witness: Witness, own: float, site: float) -> float:
     """How much more probable a broken node makes what a witness shows. ``site``: the rate of all other jobs elsewhere."""
-    spared = SPARED ** min(witness.well, MOST_SPARED)
+    by_well = WELL ** min(witness.well, MOST_WELL)
     if not witness.alike:
-        return spared
+        return by_well
     rate = (witness.alike_elsewhere + PRIOR_RUNS * max(own, site)) / (witness.elsewhere + PRIOR_RUNS)
-    return min(MOST_OF_ONE, HIT * spared / max(rate, site))
+    return min(MOST_OF_ONE, HIT * by_well / max(rate, site))
 
 
 def odds_of(witnesses: Sequence[Witness], own: float, site: float) -> float:

@@ -130,9 +130,9 @@ def _blamed(world: World, run: Run, moment: float, lines: Iterable[Event]) -> di
     for event in lines:
         kind = event.kind
         if kind in APPLICATION or kind in COMMUNICATION:
-            said = words_of(event)
+            blames = words_of(event)
             # To a program that asked for no GPU, the driver says that there is none: nothing broke.
-            words["own" if said == "gpu" and had_none(world, run, moment) else said].append(event)
+            words["own" if blames == "gpu" and had_none(world, run, moment) else blames].append(event)
         elif kind == "job.launch_error" and is_its_users_fault(event.message):
             words["own"].append(event)
     return words

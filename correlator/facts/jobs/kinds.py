@@ -49,11 +49,16 @@ class RunEnd(TypedDict):
 ENVIRONMENT_ERROR = "job.environment_error"
 
 COMM_ERROR = Kind(
-    "job.comm_error", "job", "A rank of a run lost its peers.", CommError, brief="ranks lost their peers", told_s=0.0
+    "job.comm_error",
+    "job",
+    "A rank of a run lost its peers.",
+    CommError,
+    brief="ranks lost their peers",
+    reported_within_s=0.0,
 )
 
 LAUNCH_FAILURE = Kind(
-    "launch.failure", "job", "Tasks of a run could not be started on a node.", LaunchFailure, told_s=60.0
+    "launch.failure", "job", "Tasks of a run could not be started on a node.", LaunchFailure, reported_within_s=60.0
 )
 
 BATCH_LOST = Kind(

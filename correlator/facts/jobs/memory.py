@@ -59,8 +59,8 @@ def killed_for_memory(world: World, run: Run, moment: float, output: list[Event]
     """
     number, signal = str(run.row.get("exit_code")), str(run.row.get("exit_signal"))
     if "9" not in (number, signal) and number != "137":
-        told = output and any(_KILLED.search(e.message) for e in output)
-        if not told:
+        reported = output and any(_KILLED.search(e.message) for e in output)
+        if not reported:
             return []
     found: list[object] = []
     for event in (

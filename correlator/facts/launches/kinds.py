@@ -56,12 +56,12 @@ class LaunchLost(TypedDict):
 
 LAUNCH_UNOPENED = Kind(
     "launch.unopened", "job", "Slurm could not open a file of a run, or enter its working folder.", LaunchUnopened,
-    brief="{opened} could not be opened", told_s=60.0,
+    brief="{opened} could not be opened", reported_within_s=60.0,
 )  # fmt: skip
 
 LAUNCH_GIVEN_UP = Kind(
     "launch.given_up", "slurmd", "A node could not launch a run and gave it back to Slurm.", LaunchGivenUp,
-    brief="launch given up", told_s=60.0,
+    brief="launch given up", reported_within_s=60.0,
 )  # fmt: skip
 
 _ON_NODE = Cause(

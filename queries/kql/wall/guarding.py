@@ -100,12 +100,12 @@ class Guarded:
             if not self._whole:
                 self._whole = anonymous()
                 return
-            most, grown = STRIKE * self._share, anonymous() - self._whole
+            most, growth = STRIKE * self._share, anonymous() - self._whole
             if self._before is None:
-                if grown <= UNSEEN * self._share:
+                if growth <= UNSEEN * self._share:
                     return
-                self._before = taken(self._con) - grown
-            if grown > most and taken(self._con) - self._before > most:
+                self._before = taken(self._con) - growth
+            if growth > most and taken(self._con) - self._before > most:
                 self.struck = True
             if self.struck:
                 self._con.interrupt()

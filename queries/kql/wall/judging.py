@@ -46,7 +46,7 @@ _SELECT = re.compile(r"\bSELECT\b")
 #: The maximum number of lists of a statement: each is a copy of all rows' values.
 MOST_LISTS = 8
 #: At most so many SELECTs of a statement make texts of lists: each may double the length of what it quotes.
-MOST_LISTING = 2
+MOST_LISTS_AS_TEXT = 2
 #: What could repeat a long text for each row.
 _REPEATS = re.compile(r"\b(?:JOIN|UNION|OVER)\b(?<!row_number\(\) OVER)", re.IGNORECASE)
 #: One of these does not multiply rows; other joins do.
@@ -123,7 +123,7 @@ def cheap_on_few_rows(
     selects = _SELECT.split(bare)[1:]
     if steps is None or len(selects) != steps + 1 or _REPEATS.search(bare):
         return False
-    if bare.count("list(") > MOST_LISTS or sum("to_json(" in part for part in selects) > MOST_LISTING:
+    if bare.count("list(") > MOST_LISTS or sum("to_json(" in part for part in selects) > MOST_LISTS_AS_TEXT:
         return False
     return cheap(_SLICE.sub("", sql), parameters, reads, words | _OF_A_GROUP)
 

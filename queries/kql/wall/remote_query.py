@@ -65,13 +65,13 @@ class _Feeder(threading.Thread):
                         for batch in batches(reader):
                             writer.write_batch(batch)
                     except duckdb.Error as problem:  # known before the stream ends, as if it had no more rows
-                        self.problem = self._told(problem)
+                        self.problem = self._problem_of(problem)
         except duckdb.Error as problem:
-            self.problem = self._told(problem)
+            self.problem = self._problem_of(problem)
         except (OSError, pa.ArrowException):
             pass  # the reader is gone
 
-    def _told(self, problem: duckdb.Error) -> duckdb.Error | KqlError:
+    def _problem_of(self, problem: duckdb.Error) -> duckdb.Error | KqlError:
         return KqlRuntimeError(too_much(self._guarded.budget)) if self._guarded.struck else problem
 
     def stop(self) -> None:

@@ -51,7 +51,13 @@ def link(**more: Any) -> Repair:
 
 
 #: A node of which all is well.
-WELL: dict[str, Any] = {"state": "IDLE", "state_since": ago(900), "had_jobs": True, "has_agent": True, "heard": ago(1)}
+WELL: dict[str, Any] = {
+    "state": "IDLE",
+    "state_since": ago(900),
+    "had_jobs": True,
+    "has_agent": True,
+    "last_seen": ago(1),
+}
 
 SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     # what is known beside WELL -> the answer, and a part of its first reason
@@ -98,10 +104,10 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "caught in another's incident": ({"incidents": [incident(rooted=False)]}, "fit", ""),
     "something of another's lasts": ({"incidents": [incident(rooted=False, lasts="no carrier")]}, "doubtful", "no carrier"),
     "a lemon": ({"lemon": True}, "doubtful", "more incidents than chance explains"),
-    "nobody reports of it": ({"has_agent": False, "heard": None}, "doubtful", "nothing that it writes is collected"),
-    "its agent is silent": ({"heard": ago(11)}, "doubtful", "nothing was heard of it for 11 min"),
-    "no agent, a line an hour ago": ({"has_agent": False, "heard": ago(61)}, "fit", ""),
-    "no agent, silent": ({"has_agent": False, "heard": ago(60 * 72)}, "doubtful", "for 3 days"),
+    "nobody reports of it": ({"has_agent": False, "last_seen": None}, "doubtful", "nothing that it writes is collected"),
+    "its agent is silent": ({"last_seen": ago(11)}, "doubtful", "nothing was heard of it for 11 min"),
+    "no agent, a line an hour ago": ({"has_agent": False, "last_seen": ago(61)}, "fit", ""),
+    "no agent, silent": ({"has_agent": False, "last_seen": ago(60 * 72)}, "doubtful", "for 3 days"),
     "down and lost": ({"state": "DOWN", "lines": [line(79)], "lemon": True}, "unfit", "Xid 79"),
 }  # fmt: skip
 

@@ -155,8 +155,8 @@ def test_a_verdict_is_not_final_before_what_comes_after_its_end_and_arrives_late
 
 
 def test_no_kind_is_told_later_than_a_tick_looks_back() -> None:
-    assert all(0.0 <= kind.told_s <= MARGIN_S for kind in kinds().values())
-    quick = {name for name, kind in kinds().items() if kind.told_s < MARGIN_S}
+    assert all(0.0 <= kind.reported_within_s <= MARGIN_S for kind in kinds().values())
+    quick = {name for name, kind in kinds().items() if kind.reported_within_s < MARGIN_S}
     assert quick and {cause for edge in load()[0] for cause in edge.cause} - quick, "both kinds of kinds are in use"
 
 

@@ -389,10 +389,10 @@ def test_the_service_takes_lines_of_an_enrolled_agent_and_of_nobody_without_a_to
         assert refused.value.status == 401
         asked = {"host": "gpu001", "digest": digest("t"), "way": "aws", "document": clouds.aws("10.0.0.1")}
         assert receiving.enroller.answer(asked, "10.0.0.1", None)["status"] == "enrolled"
-        sender = receiving.intake.asking_about({"authorization": "Bearer t"}, "gpu001", None, certified=False)
+        sender = receiving.intake.sender_about({"authorization": "Bearer t"}, "gpu001", None, certified=False)
         assert sender is not None and sender.limits.hosts == ("gpu001",)
         with pytest.raises(Refused):
-            receiving.intake.asking_about({"authorization": "Bearer t"}, "gpu002", None, certified=False)
+            receiving.intake.sender_about({"authorization": "Bearer t"}, "gpu002", None, certified=False)
         assert _status(Front(receiving, "waiting"), {}) == 403
         assert _status(Front(receiving, "waiting"), {"origin": "https://evil.example.org", "host": "127.0.0.1"}) == 403
     finally:

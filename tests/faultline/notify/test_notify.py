@@ -22,7 +22,7 @@ from faultline.notify.dispatch import MOST, REMEMBERED, RETRY_S, Dispatcher, Tar
 from faultline.notify.email import mail
 from faultline.notify.incident_news import SETTLE_S, WITHDRAW_S
 from faultline.notify.message import Message
-from faultline.notify.silence_news import GATHER, HEARD_S, SILENT_S
+from faultline.notify.silence_news import BACK_S, GATHER, SILENT_S
 from faultline.notify_targets import dispatcher_of
 from faultline.service import Service
 from store.duckdb.store import DuckStore
@@ -212,7 +212,7 @@ def test_a_source_that_falls_silent_is_reported_until_it_speaks(store: DuckStore
     key = "source gpu02"
     assert ears.round() == [] and ears.round(SILENT_S) == [("silent", key)] and ears.round(9) == []
     ears.alerts = []
-    assert ears.round(1) == [] and ears.round(HEARD_S) == [("heard", key)] and ears.round() == []
+    assert ears.round(1) == [] and ears.round(BACK_S) == [("heard", key)] and ears.round() == []
     ears.alerts = [("gpu02", "again")]
     assert ears.round(1) == [] and ears.round(GATHER.total_seconds()) == [("silent", key)]
     assert len({message.thread for message in ears.heard}) == 1
@@ -241,10 +241,10 @@ def test_hosts_that_fall_silent_together_are_one_thread_of_few_messages(store: D
     assert ears.heard[1].title.startswith("39 hosts are silent: gpu01, gpu02, gpu03 and 36 more; syslog of gpu01")
     ears.alerts = ears.alerts[:1]
     ears.round(5)
-    ears.round(HEARD_S * 2)
+    ears.round(BACK_S * 2)
     ears.alerts = []
     ears.round(5)
-    ears.round(HEARD_S * 8)
+    ears.round(BACK_S * 8)
     assert [message.state for message in ears.heard[2:]] == ["changed", "heard"]
     assert len({message.thread for message in ears.heard}) == 1 and "1 still silent" in ears.heard[2].title
 

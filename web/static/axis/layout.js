@@ -1,7 +1,7 @@
 /* Which lanes are shown and where. Lanes without an event of the incident fold away, lanes with the same behaviour are
    drawn as one, and both folds name what they hide. */
 
-const TELLING = new Set(['no_carrier', 'disabled', 'down', 'late', 'blind', 'silent', 'drain', 'bad']);
+const HURT = new Set(['no_carrier', 'disabled', 'down', 'late', 'blind', 'silent', 'drain', 'bad']);
 export const MAP = 34;
 export const HEADER = 35;
 export const GROUP = 18;
@@ -22,9 +22,9 @@ export function index(data) {
     lanes.get(one.lane)?.series.push({ ...one, range, drawn });
   }
   for (const lane of lanes.values()) {
-    lane.told = lane.marks.some(mark => mark.role !== 'context');
-    const telling = lane.bands.some(band => TELLING.has(band.kind));
-    lane.core = lane.told || lane.series.length > 0 || lane.layer === 'job' || telling;
+    lane.inChain = lane.marks.some(mark => mark.role !== 'context');
+    const hurt = lane.bands.some(band => HURT.has(band.kind));
+    lane.core = lane.inChain || lane.series.length > 0 || lane.layer === 'job' || hurt;
   }
   return lanes;
 }

@@ -17,7 +17,7 @@ SOURCE, FORGED = "source ", "forged "
 
 
 @dataclass(frozen=True)
-class Told:
+class Sent:
     """The last state of a subject that a target was told. ``thread`` is the subject under which it was first told of, and
     ``times`` how often it was told something in that thread; ``about``: what an incident was about then."""
 
@@ -29,14 +29,14 @@ class Told:
     about: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> Told:
+    def of_row(cls, row: Mapping[str, Any]) -> Sent:
         """A row of ``notices.last_sent``. Those of an older version form no threads."""
         about = json.loads(row["about"]) if row["about"] else {}
         return cls(row["digest"], row["cluster"], row["thread"] or row["name"], row["told_at"], row["times"], about)
 
 
 #: By the name of the subject.
-Known = Mapping[str, Told]
+Known = Mapping[str, Sent]
 
 
 @dataclass(frozen=True)

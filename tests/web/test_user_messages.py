@@ -14,7 +14,7 @@ from triaged import FLAP, four_more, hit
 
 from tests.correlator.rows import concluded
 from web.app import create_app
-from web.telling import messages
+from web.user_messages import messages
 
 
 def run(key: str, user: str | None, **more: Any) -> dict[str, Any]:

@@ -17,20 +17,20 @@ def messages_about(read: Reader, document: Mapping[str, Any], address: str) -> l
     """The messages about an incident. ``address``: where this service is reached."""
     keys = [str(item.get("job_id")) for item in document.get("jobs") or ()]
     again = {str(name) for item in document.get("advice") or () for name in item.get("users") or ()}
-    return messages(read.told(keys[:MOST_JOBS]), again, address)
+    return messages(read.for_users(keys[:MOST_JOBS]), again, address)
 
 
 def messages(runs: Iterable[Mapping[str, Any]], again: set[str], address: str) -> list[dict[str, Any]]:
-    """``user``, ``keys`` and ``text`` of each message, by user. ``runs``: as ``store.questions.runs.told`` has them;
+    """``user``, ``keys`` and ``text`` of each message, by user. ``runs``: as ``store.questions.runs.for_users`` has them;
     ``again``: users some of whose jobs Slurm did not queue again."""
-    told: dict[str, list[Mapping[str, Any]]] = {}
+    by_user: dict[str, list[Mapping[str, Any]]] = {}
     for run in runs:
         if run["user"] and run["headline"]:
-            told.setdefault(run["user"], []).append(run)
+            by_user.setdefault(run["user"], []).append(run)
     return [
         {"user": user, "keys": [run["run_key"] for run in own],
          "text": "\n\n".join([*(_about(run, address) for run in own), _next(user in again, len(own))])}
-        for user, own in sorted(told.items())
+        for user, own in sorted(by_user.items())
     ]  # fmt: skip
 
 
