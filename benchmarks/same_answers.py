@@ -79,8 +79,10 @@ def write_folder(out: Path, only: str, *, missing: bool = False) -> int:
         if only not in name or (missing and place.exists()):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            answers = answers_of(unpacked(path, Path(folder)))
-        place.write_text(json.dumps(answers, indent=1, sort_keys=True), "utf-8")
+            tree = unpacked(path, Path(folder))
+            text = json.dumps(answers_of(tree), indent=1, sort_keys=True)
+        # Answers name files: where the capture lay must not make two runs differ.
+        place.write_text(text.replace(str(tree), "/capture"), "utf-8")
         count += 1
         print(name, flush=True)
     print(f"{count} captures written to {out}")
