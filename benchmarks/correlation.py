@@ -364,7 +364,7 @@ def speed(lines: int, jobs: int, ticks: int, separate: float) -> int:
                 f"memory         peak {peak_mb():,.0f} MB resident at the end, the storing of {ticks} million lines included; of which the database holds {cached:,.0f} MB"
             )
     rates = peers.measured(PEER_LINES, (SEC, "DuckDB, read_json"))
-    print("\n".join(f"{'' if at else 'peers':14s} {line}" for at, line in enumerate(peers.told(rates))))
+    print("\n".join(f"{'' if at else 'peers':14s} {line}" for at, line in enumerate(peers.described(rates))))
     if (there := peers.ratio(rates)) is not None:
         print(f"estimated      tick p95 at the speed of that machine: {walls[worst] * there * 1e3:.0f} ms")
     return 0

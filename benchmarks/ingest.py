@@ -46,7 +46,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # before this folder, which has files named as the rooms
 
 from benchmarks.incident_page import IncidentPage
-from benchmarks.peers import measured, told
+from benchmarks.peers import described, measured
 
 ROOT = Path(__file__).resolve().parents[1]
 #: Lines of a batch over HTTP, and of a write to the socket.
@@ -485,7 +485,7 @@ def main() -> None:
     for way in options.ways.split(","):
         run(way, data, options.lines, options)
     del data
-    print("peers", *told(measured(PEER_LINES, PEERS)), sep="\n  ")
+    print("peers", *described(measured(PEER_LINES, PEERS)), sep="\n  ")
 
 
 if __name__ == "__main__":

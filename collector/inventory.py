@@ -19,7 +19,7 @@ UP_WITHIN = timedelta(minutes=5)
 #: ``SILENT_AT_LEAST``: logs come in bursts.
 SILENT_GAPS, SILENT_LONGEST = 10.0, 3.0
 SILENT_AT_LEAST, SILENT_AT_MOST = timedelta(minutes=15), timedelta(days=3)
-#: A source with fewer lines, or heard for a shorter time, has no established rhythm yet.
+#: A source with fewer lines, or known for a shorter time, has no established rhythm yet.
 HABIT_LINES, HABIT_SPAN = 20, timedelta(hours=6)
 #: Sources are forgotten after this: an old job's output is not a source that fell silent.
 FORGOTTEN = timedelta(days=7)

@@ -98,11 +98,6 @@ class NodeState:
         return self.base in ("ALLOCATED", "MIXED") or (self.base is None and "COMPLETING" in self.flags)
 
     @property
-    def is_reserved(self) -> bool:
-        """A reservation is shown in place of its state."""
-        return "RESERVED" in self.flags
-
-    @property
     def is_up(self) -> bool:
         """It answers, and nothing known to Slurm keeps it from running jobs."""
         return self.base not in _NOT_UP and self.flags.isdisjoint(_NOT_UP)

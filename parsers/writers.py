@@ -1,6 +1,6 @@
 """Who can have written a line: the values of ``Logs.Authority`` and ``Events.Authority``, and what they mean in words.
 
-``store/authority.py`` derives the value of a line. ``parsers/authority.py`` decides at parsing what a writer may report.
+``store/questions/writers.py`` derives the value of a line. ``parsers/authority.py`` decides at parsing what a writer may report.
 """
 
 from __future__ import annotations

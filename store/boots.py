@@ -2,7 +2,7 @@
 
 Two neighbours ask other questions, with limits of their own. ``questions.kernel_lines.fits_clock`` asks whether a line's
 uptime is one that its host's kernel shows, so its limit is as narrow as the clocks allow. ``FRESH_BOOT_S`` of the
-correlator's facts about nodes asks whether a line is about a reboot that others told of: daemons need minutes to start.
+correlator's facts about nodes asks whether a line is about a reboot that other lines report: daemons need minutes to start.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ VERSIONS = _table("kept", "versions", {
     "incident_id": TEXT, "confidence": REAL, "summary": TEXT, "digest": TEXT,
 })  # fmt: skip
 ALIASES = _table("kept", "aliases", {"cluster": TEXT, "alias": TEXT, "incident_id": TEXT, "since": TIME})
-#: ``thread``: the subject under which a target was first told of it; ``about``: what the incident was about then, as JSON.
+#: ``thread``: the subject of the first message about it; ``about``: what the incident was about then, as JSON.
 NOTICES = _table("kept", "notices", {
     "target": TEXT, "cluster": TEXT, "name": TEXT, "digest": TEXT, "told_at": TIME, "thread": TEXT, "about": TEXT,
 })  # fmt: skip

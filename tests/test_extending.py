@@ -317,7 +317,7 @@ def test_a_receiver_takes_lines_which_can_be_queried(served: Running) -> None:
     shown = " ".join(section("A receiver").split())
     kql = re.search(r"faultline query '([^']*)' --server", shown)
     assert kql and curl(served, "A receiver") == (200, {"status": "stored"})
-    found = until(60, lambda: served.query(kql[1]))
+    found = until(120, lambda: served.query(kql[1]))
     assert [row[1:] for row in found] == [["gpu02", "Fan 3 failed"]]
 
 
@@ -330,7 +330,7 @@ def test_a_dashboard_shows_the_rows_of_its_panels(served: Running) -> None:
         text = served.get(f"{address}?from=&to=&tables=yes")[1].decode()
         return text if "<td>gpu02</td>" in text else ""
 
-    assert "<h1>Cooling</h1>" in until(60, page)
+    assert "<h1>Cooling</h1>" in until(120, page)
 
 
 def test_a_notifier_sends_the_incident_of_the_line(site: Site, served: Running) -> None:
@@ -343,5 +343,5 @@ def test_a_notifier_sends_the_incident_of_the_line(site: Site, served: Running) 
 def test_a_page_counts_failed_runs(served: Running) -> None:
     (address,) = set(re.findall(r"http://localhost:8514(/failing)", section("A page")))
     (query,) = re.findall(r"`(\?from=now-7d)`", section("A page"))
-    page = until(60, lambda: (text := served.get(address + query)[1].decode()) and "<td>eve</td>" in text and text)
+    page = until(120, lambda: (text := served.get(address + query)[1].decode()) and "<td>eve</td>" in text and text)
     assert page and 'href="/failing' in served.get("/incidents")[1].decode()

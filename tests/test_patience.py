@@ -83,6 +83,8 @@ def limits_of(call: ast.Call) -> Iterator[ast.expr]:
         yield call.args[0]
     if name == "wait_for" and len(call.args) > 1:
         yield call.args[1]
+    if ast.unparse(call.func) == "until" and call.args:
+        yield call.args[0]
     if name == "create_connection" and len(call.args) > 1:
         yield call.args[1]
 

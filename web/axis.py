@@ -166,7 +166,7 @@ def settle_ends(builder: Builder) -> None:
         ]
         near = [at for at in ends if 0 <= at - band["end"] <= 1]
         band["pm"] = [band["end"], band["end"] + 1]
-        band["shown"] = bool(near)
+        band["told"] = bool(near)
         if near:
             band["end"] = near[0]
 

@@ -100,19 +100,19 @@ def hops_of(document: Row) -> list[Hop]:
 def _end(step: Row, side: str, events: Mapping[str, Row]) -> End | None:
     shown_by, says = step.get(side), str(step.get(f"{side}_says") or "")
     line = events.get(str(shown_by))
-    has_line = moment(line.get("time")) if line else None
+    line_time = moment(line.get("time")) if line else None
     # Who may not see whose a fact is sees its line; so does who opens a document of an older version.
     time, pm = (
-        (moment(step.get(f"{side}_time")), step.get(f"{side}_pm_s")) if f"{side}_pm_s" in step else (has_line, 0.0)
+        (moment(step.get(f"{side}_time")), step.get(f"{side}_pm_s")) if f"{side}_pm_s" in step else (line_time, 0.0)
     )
     if time is None:
         return None
     room = timedelta(seconds=float(pm or 0.0))
     host, device, run = (step.get(f"{side}_{name}") for name in ("host", "device", "run"))
     end = End(str(step.get(f"{side}_fact") or ""), host, device, run, says, side, time - room, time + room, shown_by)
-    if line is not None and has_line is not None:
+    if line is not None and line_time is not None:
         room = timedelta(seconds=BEGINS_S + float(line.get("resolution_s") or 0.0))
-        if end.first - room <= has_line <= end.last + room:
+        if end.first - room <= line_time <= end.last + room:
             end.line = line
     if end.ends_run and end.line is None:
         end.first, end.last = time, time + timedelta(seconds=SECOND_S)

@@ -13,7 +13,7 @@ from parsers.moments import later
 from web.axis_ends import CLOCKS_S, SECOND_S, End, Hop
 from web.shaping import span
 
-#: Two ends known as well as this have one lag; else it is told as a range (seconds).
+#: Two ends known as well as this have one lag; else it is given as a range (seconds).
 EXACT_S = CLOCKS_S + SECOND_S
 
 

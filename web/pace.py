@@ -18,11 +18,11 @@ from web.job_files import whose_output
 from web.reading import Reader, Row
 from web.shaping import short_file
 
-#: Parts of a run in which its pace is told.
+#: Parts of a run by which its pace is given.
 BINS = 120
 #: Lanes of the axis: so many hurt jobs have one for their pace.
 MOST_JOBS = 3
-#: The slowest ranks: so many are told, and so many are drawn on the page.
+#: The slowest ranks: so many are named, and so many are drawn on the page.
 MOST_RANKS, DRAWN = 64, 6
 _EPOCH = datetime(1970, 1, 1)
 

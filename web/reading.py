@@ -417,7 +417,7 @@ class Reader:
         bins = max(FEWEST_BINS, GATHERED // max(1, len(hosts)))
         bin_s = max(1e-3, (end - start).total_seconds() / bins)
         exact = self.ask(events.exactly(in_document, clusters))
-        others = events.gathered(start=start, end=end, hosts=hosts, clusters=clusters, bin_s=bin_s, others=in_document)
+        others = events.gathered(start=start, end=end, hosts=hosts, clusters=clusters, bin_s=bin_s, without=in_document)
         return exact + self.ask(others)
 
     def output_times(self, job_ids: Sequence[int], start: datetime, end: datetime, *, of: Row) -> list[Row]:

@@ -145,8 +145,8 @@ def _differences(last: Row, runs: Sequence[Row]) -> list[str]:
         if here is None:
             out.append(f"Job {run['run_key']} has no verdict here.")
         elif any(here[name] != stored.get(name) for name in _COMPARED):
-            view = [f"{one['category']} with {one['confidence']:.2f}" for one in (stored, here)]
-            out.append(f"Job {run['run_key']}: {view[0]} is stored, {view[1]} is the last moment here.")
+            words = [f"{one['category']} with {one['confidence']:.2f}" for one in (stored, here)]
+            out.append(f"Job {run['run_key']}: {words[0]} is stored, {words[1]} is the last moment here.")
     return out
 
 

@@ -1,8 +1,8 @@
 """The files that steps of jobs write their output to (``srun --output``), known by the descriptors that are open meanwhile.
 
-No hook is told of them, and ``scontrol`` must not be asked. But while a step runs, its tasks have their file as descriptor 1
+No hook learns of them, and ``scontrol`` must not be asked. But while a step runs, its tasks have their file as descriptor 1
 or 2 if slurmstepd opened it for them (patterns with %t, %n, %N), or the step's srun holds it. Which job a process belongs to is
-told by slurmstepd, a process of root that names its step in its title, and whose child it is: nothing that a user wrote.
+named by slurmstepd, a process of root that names its step in its title, and whose child it is: nothing that a user wrote.
 
 Only links, descriptors' flags and status files of /proc are read here, none of which waits for a file system. A path is a
 user's word: whoever reads the file opens it as that user (``collector.agent.artifacts``).

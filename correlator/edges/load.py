@@ -180,7 +180,7 @@ def _add(
     It may disable edges of ``others`` too.
     """
     tables, problems = _tables(path, tests)
-    for table in tables["edge"]:
+    for table in map(_with_names_of_today, tables["edge"]):
         name = str(table.get("id", "?"))
         if table.get("disabled"):
             for entries in (found, others or {}):
@@ -198,6 +198,17 @@ def _add(
         if not wrong:
             innocent[table["kind"]] = float(table["innocent"])
     return problems
+
+
+def _with_names_of_today(table: dict[str, Any]) -> dict[str, Any]:
+    """An edge without former names of its scope and requirements. Values of wrong types are left to the checks."""
+    scope, requires = table.get("scope"), table.get("requires")
+    if isinstance(scope, str) and scope in scopes.FORMER:
+        table = table | {"scope": scopes.FORMER[scope]}
+    former = {one.formerly: name for name, one in conditions().items() if one.formerly}
+    if isinstance(requires, list) and any(isinstance(r, str) and r in former for r in requires):
+        table = table | {"requires": [former.get(r, r) if isinstance(r, str) else r for r in requires]}
+    return table
 
 
 #: The tests of an edge as written in the files here: most of their text, and unused by the service.

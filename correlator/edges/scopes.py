@@ -198,7 +198,7 @@ TOUCHED_BY: dict[str, Callable[[World, Fact], Iterable[str] | None]] = {
     "went down together": _with_others,
     "run used the storage": _users_of_storage,
     "all its clients": lambda world, effect: sorted(effect.attrs.get(HOSTS, ()))[:1],  # a cause has all of them
-    "told by the run": lambda world, effect: [effect.run] if effect.run else [],
+    "reported by the run": lambda world, effect: [effect.run] if effect.run else [],
     "fell silent together": lambda world, effect: [effect.host] if effect.host else [],
 }
 
@@ -242,9 +242,12 @@ SCOPES: dict[str, Scope] = {
     "node in allocation": _in_allocation, "failed node of run": _failed_node, "same run": _same_run,
     "same run or its node": _same_run_or_node, "device in allocation": _device, "same bus": _same_bus,
     "controller's own link": _link_of_controller, "went down together": _fell_with,
-    "run used the storage": _used_storage, "all its clients": _lost_with_link, "whole cluster": _whole_cluster, "told by the run": _stated_by_run, "fell silent together": _fell_silent_with,
+    "run used the storage": _used_storage, "all its clients": _lost_with_link, "whole cluster": _whole_cluster, "reported by the run": _stated_by_run, "fell silent together": _fell_silent_with,
     "node or partition of the run": _taken_away,
 }  # fmt: skip
+
+#: Scopes that were renamed: a site's edge files may have the former names.
+FORMER = {"told by the run": "reported by the run"}
 
 
 @cache

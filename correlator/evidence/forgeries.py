@@ -182,7 +182,7 @@ def _in_anothers_name(world: World, found: Sequence[Event], shown: Proof | None)
 
 def _sent_by_others(world: World, sent: Sequence[Event], believed: Controllers) -> Iterable[Claim]:
     """Lines from other addresses. A relay that nobody named in ``relays`` forwards true lines, and lines of hosts that
-    are heard in no other way: neither are forged."""
+    reach us in no other way: neither are forged."""
     hosts = {e.host for e in sent if e.host}
     if not hosts:
         return

@@ -130,7 +130,7 @@ XID = Kind(
     brief="Xid {code}", repeats_s=COMPLAINS_S, component="gpu", cause=_FAILED, variant=_with_nvidias_advice,
     measured=lambda fact: f"Xid {fact.attrs.get(CODE)} seen by telemetry", gauges=("temperature", "utilisation"),
     signs={"gpu.xid": "corrected", "gpu.ecc": "corrected"}, corrected=_is_corrected_xid,
-    grave={"gpu.xid": Grave(_reset_asked, telling=True), "gpu.fallen_off_bus": Grave(_lost), "gpu.lost": Grave(_lost)},
+    grave={"gpu.xid": Grave(_reset_asked, conclusive=True), "gpu.fallen_off_bus": Grave(_lost), "gpu.lost": Grave(_lost)},
 )  # fmt: skip
 
 PCIE_AER = Kind(

@@ -77,7 +77,7 @@ class _Situations:
                 one.undrained = _newest(one.undrained, row["time"])
 
     def _read_last_seen(self) -> None:
-        """When each node was last heard of. What an ingest stored has no intake: then by its events."""
+        """When each node last sent anything. What an ingest stored has no intake: then by its events."""
         for row in self._store.ask(questions.boots(self._since)):
             for one in self._at(row):
                 one.booted = _newest(one.booted, row["time"])

@@ -135,7 +135,7 @@ def _of_gpus(known: Situation) -> Iterator[Reason]:
         reason = _of_gpu(known, line)
         if reason is None:
             continue
-        rank = (list(Fitness).index(reason.verdict), grave()[line.event].telling, line.last)
+        rank = (list(Fitness).index(reason.verdict), grave()[line.event].conclusive, line.last)
         gpu = bus_of(line.device) if line.device else ""
         if gpu not in gravest or rank > gravest[gpu][0]:
             gravest[gpu] = (rank, reason)

@@ -186,7 +186,7 @@ class Grave:
 
     says: Callable[[str | None, int | None], str | None]
     #: Does it say more than other events about the same fault?
-    telling: bool = False
+    conclusive: bool = False
 
 
 @dataclass(frozen=True, eq=False)

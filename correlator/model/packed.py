@@ -25,7 +25,7 @@ TOGETHER = 256
 #: Blocks whose values are kept while objects are restored: what belongs together is near each other.
 _BLOCKS_KEPT = 16
 
-#: A block of usual events, before it is compressed, is a tenth of this.
+#: A block of ordinary events is a tenth of this before it is compressed.
 _BLOCK_BYTES = 1 << 19
 
 

@@ -46,8 +46,8 @@ class Witness:
 @dataclass(frozen=True)
 class Candidate:
     """A node with a device for which the repair list says "now" and to drain. ``incident``: the newest one that is the
-    device's own; None if there is none. ``wrong``: an operator marked it so. ``newest_fault``: when something that is no user last told
-    of a fault of this device, whatever incident it belongs to. ``states``: of each such writer, its last word on whether the
+    device's own; None if there is none. ``wrong``: an operator marked it so. ``newest_fault``: when something that is no user last reported
+    a fault of this device, whatever incident it belongs to. ``states``: of each such writer, its last word on whether the
     link is down or up."""
 
     cluster: str | None

@@ -1,4 +1,4 @@
-"""Which sources should have told of a cause if it is true, and were not collected; and claims that a witness denies.
+"""Sources that would have reported a cause but were not collected, and claims that a witness denies.
 
 Kinds of facts declare their witnesses (model/kinds.py). A verdict is less sure for each that was not collected
 (evidence/calibration.py), and names it. A witness that was there and saw nothing denies the cause

@@ -123,7 +123,7 @@ class Horizons:
 
 
 def _by_effect(edges: Iterable[Edge]) -> Mapping[str, Sequence[_Awaits]]:
-    """The edges into each kind of effect, the one first that is told of latest: it mostly answers for all."""
+    """The edges into each kind of effect, the one whose reports may come latest first: it usually decides for all."""
     found: defaultdict[str, list[_Awaits]] = defaultdict(list)
     for edge in edges:
         within_s = max(kind_of(cause).reported_within_s for cause in edge.cause)

@@ -17,7 +17,7 @@ from faultline.config import DrainAdvisor
 from faultline.drains.record import FAILED, INTENDED, TAKEN_OVER, UNDONE, Step
 from faultline.drains.slurm_nodes import SlurmNode
 
-#: How many writers that are no users must have told of the fault, each with its own authority or on its own host.
+#: How many writers that are no users must have reported the fault, each with its own authority or on its own host.
 AUTHORITIES = 2
 HOUR = timedelta(hours=1)
 #: How far the clocks of a node and its switch may be apart: an "up" of one end may be stamped so much before the other's "down".
@@ -40,7 +40,7 @@ class Known:
     steps: Collection[Step]
     #: Hosts that passed the guards about themselves in this round.
     qualified: set[str] = field(default_factory=set)
-    #: Hosts of the list with a fault that something that is no user told of lately, whether or not they may be drained.
+    #: Hosts of the list whose fault something that is no user reported lately, whether or not they may be drained.
     faulty: set[str] = field(default_factory=set)
 
     @property

@@ -105,7 +105,7 @@ class Dispatcher(Collector):
             thread = f"more {self.now():%Y%m%dT%H%M%S}"
             more = Message("more", "more", rest[0][1].severity, title, f"{self.link}/", thread=thread)
             if self._sent(target, more):
-                # What was first told of in it goes on in its thread.
+                # The first subject of a thread goes on in it.
                 self._remember(target, [one if m.number else News(m, one.kept, thread) for one, m in rest])
 
     def _sent(self, target: Target, message: Message) -> bool:

@@ -1,7 +1,7 @@
-"""Which incidents a target is told of: once each, again when they have changed, and when they are concluded no more.
+"""Which incidents are sent to a target: once each, again when they have changed, and when they are withdrawn.
 
 One fault is one thread. An incident that is concluded under another name, or that was withdrawn and is concluded again,
-goes on in the thread in which the target was first told of it.
+goes on in the thread of the first message about it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _LEFT_OUT = ("events", "spans", "chain", "rivals", "unaffected_jobs", "grounds")
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a target wants to be told of first. ``name``: the target's."""
+    """What a target wants to get. ``name``: the target's."""
 
     name: str
     severity: Collection[str]
@@ -49,7 +49,7 @@ class Wanted:
 
 @dataclass
 class IncidentNews:
-    """News of one round for one target. ``link``: the address of the pages; ``known``: what the target was told."""
+    """News of one round for one target. ``link``: the address of the pages; ``known``: what was sent to the target."""
 
     store: Asks
     patience: Patience
@@ -84,7 +84,7 @@ class IncidentNews:
     def _of_one(
         self, row: Mapping[str, Any], document: dict[str, Any], about: dict[str, Any], former: str | None, reported: Sent | None
     ) -> News | None:  # fmt: skip
-        """``former``: the name under which the target was ``reported`` of this fault."""
+        """``former``: the name under which ``reported`` was sent."""
         name, digest = row["incident_id"], _digest(document)
         kept = [Kept(name, digest, row["cluster"], about)]
         if reported is None:

@@ -1,4 +1,4 @@
-"""How long a change must have lasted before a target is told of it: what comes and goes is no news."""
+"""How long a change must last before it is sent to a target: what comes and goes is no news."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a target was told of each subject, and a piece of news with what to remember of it."""
+"""What was sent to a target about each subject, and news with what to remember of it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ SOURCE, FORGED = "source ", "forged "
 
 @dataclass(frozen=True)
 class Sent:
-    """The last state of a subject that a target was told. ``thread`` is the subject under which it was first told of, and
-    ``times`` how often it was told something in that thread; ``about``: what an incident was about then."""
+    """The last state of a subject that was sent to a target. ``thread`` is the subject of the first message about it, and
+    ``times`` how many messages of that thread it got; ``about``: what an incident was about then."""
 
     digest: str
     cluster: str | None

@@ -1,4 +1,4 @@
-"""Which silent hosts a target is told of. Hosts that fall silent together are one message, and one thread."""
+"""Which silent hosts are reported to a target. Hosts that fall silent together are one message, and one thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from faultline.notify.message import Message
 from faultline.notify.patience import Patience
 from faultline.notify.sent import SILENT, SOURCE, SPEAKS, Kept, Known, News
 
-#: Silence is reported once it has been seen for this long; that a host is heard again, too. In seconds.
+#: Silence is reported once it has been seen for this long; that a host sends again, too. In seconds.
 SILENT_S, BACK_S = 30.0, 600.0
 #: After a message about silence, others wait this long, so that a relay that died is two messages and not fifty.
 GATHER = timedelta(minutes=10)
@@ -23,7 +23,7 @@ MOST_NAMED = 3
 
 @dataclass
 class SilenceNews:
-    """News of one round for one target (its name). ``link``: the address of the pages; ``known``: what the target was told."""
+    """News of one round for one target (its name). ``link``: the address of the pages; ``known``: what was sent to the target."""
 
     patience: Patience
     link: str
@@ -66,7 +66,7 @@ class SilenceNews:
         return News(message, tuple(Kept(SOURCE + host, SILENT) for host in hosts), thread)
 
     def _of_returned(self, hosts: Sequence[str], still: int, thread: str, reported: Known) -> News:
-        """The last of a thread is ``returned``. An alert also ends if its node goes out of service."""
+        """The last of a thread is ``heard``. An alert also ends if its node goes out of service."""
         title = f"{_named(hosts)}: heard again, or out of service"
         if still:
             title += f"; {still} still silent"

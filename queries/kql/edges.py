@@ -1,4 +1,4 @@
-"""Where a term ends, told without the letters of all scripts where a statement's rows allow it.
+"""Where a term ends. ASCII rules are used where all rows of a statement allow it: they are faster than those of Unicode.
 
 R3: a term ends where letters and digits end. As a pattern that is a class of 700 ranges, which the engine compiles for
 each edge while it plans and again when it runs, 2 to 3 ms an edge: more than all else of a small statement. But
@@ -26,7 +26,7 @@ _CURRENT = threading.local()
 
 
 class AsciiFirst:
-    """A context for compiling one query in this thread: terms may be told in the shorter form if ``may`` says so, which
+    """A context for compiling one query in this thread: terms may be recognised by the ASCII rules if ``may`` says so, which
     is asked once, when the first is met. ``used``: whether one was."""
 
     def __init__(self, may: Callable[[], bool]) -> None:

@@ -140,7 +140,7 @@ class _Probe:
 
 @dataclass(frozen=True)
 class _Made:
-    """Statements as they were compiled at a moment. ``ascii_first``: terms are told in the shorter form (``edges``);
+    """Statements as they were compiled at a moment. ``ascii_first``: terms are recognised by the ASCII rules (``edges``);
     ``segments``: of the store whose blocks they name, and what was said of them."""
 
     statements: list[Compiled]

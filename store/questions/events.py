@@ -50,16 +50,16 @@ _ALIKE = ("host", "layer", "source", "event", "severity", "device", "job_id")
 
 
 def gathered(
-    *, start: datetime, end: datetime, hosts: Sequence[str], clusters: Sequence[str | None], bin_s: float, others: Sequence[str]
+    *, start: datetime, end: datetime, hosts: Sequence[str], clusters: Sequence[str | None], bin_s: float, without: Sequence[str]
 ) -> sa.Select[Any]:  # fmt: skip
     """Events of some hosts in a range, where they are too many for each: of those of one kind in each ``bin_s`` seconds the first
-    one, with the ``count`` of all and the time of the ``last``. ``others``: names of events that are not among them."""
+    one, with the ``count`` of all and the time of the ``last``. ``without``: names of events that are not among them."""
     where = [of_cluster(E.cluster, cluster) for cluster in clusters] + [
         E.time >= start,
         E.time <= end,
         listed(E.host, hosts),
     ]
-    named = sa.select(unnested(others, TEXT).label("name")).subquery("apart").c
+    named = sa.select(unnested(without, TEXT).label("name")).subquery("apart").c
     place = func.floor(epoch(E.time) / sa.cast(const(float(bin_s)), REAL))
     total = func.sum(func.greatest(func.coalesce(E["count"], const(1)), const(1)))
     # Whole rows are read of the first ones only: sorting all of them takes five times as long.

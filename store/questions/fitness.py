@@ -122,7 +122,7 @@ def nodes_of_runs() -> sa.Select[Any]:
 
 
 def last_lines() -> sa.Select[Any]:
-    """When each host was last heard of by lines of its own; by what the service received."""
+    """When each host last wrote a line of its own; by what the service received."""
     return sa.select(SOURCES.c.host, func.max(SOURCES.c.last_seen).label("time")).group_by(SOURCES.c.host)
 
 

@@ -29,7 +29,7 @@ def span() -> sa.Select[Any]:
 
 
 def hosts() -> sa.Select[Any]:
-    """``cluster``, ``host``, when it was ``heard`` of first (by an event or a state; null: never), and whether Slurm has it as a
+    """``cluster``, ``host``, when it was first ``seen`` (by an event or a state; null: never), and whether Slurm has it as a
     node (``of_slurm``)."""
     runs = sa.select(RUNS.c.cluster, func.unnest(RUNS.c.nodes).label("host")).subquery("of_runs").c
     yes, no, never = sa.true(), sa.false(), sa.cast(sa.null(), sa.DateTime)

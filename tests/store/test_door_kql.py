@@ -63,7 +63,7 @@ ENDLESS = "range x from 1 to 100000000000 step 1 | summarize sum(x % 7)"
 
 def test_a_query_is_cancelled_from_another_thread(door: Door) -> None:
     """By a caller that has no connection: a page whose reader left."""
-    query, over = kql.Query(ENDLESS, timeout_s=30), threading.Event()
+    query, over = kql.Query(ENDLESS, timeout_s=600), threading.Event()
 
     def leave() -> None:
         while not over.wait(0.05):
@@ -73,12 +73,12 @@ def test_a_query_is_cancelled_from_another_thread(door: Door) -> None:
     begun = time.monotonic()
     leaving.start()
     try:
-        with pytest.raises(kql.KqlRuntimeError):
+        with pytest.raises(kql.KqlRuntimeError, match="cancelled"):
             door.run_kql(query)
     finally:
         over.set()
         leaving.join()
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 120
     with pytest.raises(kql.KqlRuntimeError, match="cancelled"):
         door.run_kql(query)
     assert door.run_kql(kql.Query("print 1")).rows == [[1]], "other queries go on"

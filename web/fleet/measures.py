@@ -97,7 +97,7 @@ def _states(read: Reader, nodes: Nodes) -> pl.DataFrame:
 
 
 def _counted(nodes: Nodes, rows: pl.DataFrame) -> pl.DataFrame:
-    """``name``, ``value`` and ``says`` of each node that was heard of by then; 0 if no row is about it."""
+    """``name``, ``value`` and ``says`` of each node that anything named by then; 0 if no row is about it."""
     seen = nodes.frame.filter(pl.col("seen") <= nodes.at).select("name")
     return seen.join(rows, on="name", how="left").with_columns(pl.col("value").fill_null(0.0))
 

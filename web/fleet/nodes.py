@@ -10,7 +10,7 @@ import polars as pl
 from store.questions import fleet as questions
 from web.reading import Reader
 
-#: ``name`` is the node's in the whole store. ``heard``: when an event or a state first named it; null: never.
+#: ``name`` is the node's in the whole store. ``seen``: when an event or a state first named it; null: never.
 SCHEMA = {
     "name": pl.String,
     "host": pl.String,

@@ -33,7 +33,7 @@ By = Annotated[
 Incident = Annotated[str | None, Query(description="an incident whose spread is shown")]
 #: Nodes that are listed under the map; all are in the API's answer.
 LISTED = 60
-#: Groups that are told in words below it.
+#: Groups that are described in words below it.
 GROUPS = 400
 #: A map of the last moment follows new data, seconds; one of a store whose last record is older than ``LIVE`` does not.
 FOLLOW_S, LIVE = 15, timedelta(hours=1)

@@ -32,18 +32,22 @@ class Condition:
     #: For a requirement that a run decides without its cause: the run does not wait for the lines of a cause that could
     #: not meet it (verdicts/horizon.py).
     of_run: OfRun | None = None
+    #: The name under which a site's edge files may still have it.
+    formerly: str = ""
 
 
 class Conditions(dict[str, Condition]):
     """Requirements by name."""
 
-    def named(self, name: str, summary: str, of_run: OfRun | None = None) -> Callable[[Test], Test]:
+    def named(
+        self, name: str, summary: str, of_run: OfRun | None = None, *, formerly: str = ""
+    ) -> Callable[[Test], Test]:
         """Declares the function as the test of a requirement. The function itself stays what it is."""
         if name in self:
             raise ValueError(f"the requirement {name!r} is declared already")
 
         def declare(test: Test) -> Test:
-            self[name] = Condition(name, summary, test, of_run)
+            self[name] = Condition(name, summary, test, of_run, formerly)
             return test
 
         return declare

@@ -75,8 +75,12 @@ def fabric(world: World, cause: Fact, effect: Fact) -> str | None:
     return _carried_on(world, cause, effect)
 
 
-@CONDITIONS.named("host told or known rail", "The link's own host logged the loss, or the link is known to be a rail.")
-def host_told(world: World, cause: Fact, effect: Fact) -> str | None:
+@CONDITIONS.named(
+    "reported by its host or known rail",
+    "The link's own host logged the loss, or the link is known to be a rail.",
+    formerly="host told or known rail",
+)
+def reported_by_host(world: World, cause: Fact, effect: Fact) -> str | None:
     """Did the link's own host tell of its loss, or is it known to be a rail?
 
     The clocks of switches are often not kept. When another clock is off, a loss that only the switch tells of comes before

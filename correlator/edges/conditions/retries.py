@@ -17,7 +17,11 @@ CONDITIONS = Conditions()
 TYPICAL_RETRIES_S = 7.5
 
 
-@CONDITIONS.named("outlasts usual retries", "The outage outlasted the retries of the run's transport.")
+@CONDITIONS.named(
+    "outlasts typical retries",
+    "The outage outlasted the retries of the run's transport.",
+    formerly="outlasts usual retries",
+)
 def outlasts_retries(world: World, cause: Fact, effect: Fact) -> str | None:
     """An outage that ended before the run's retries were exhausted was absorbed by them (correlation.md, E08).
 

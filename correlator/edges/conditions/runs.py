@@ -33,7 +33,9 @@ def ended_by_itself(world: World, cause: Fact, effect: Fact) -> str | None:
     return "all tasks of the run were killed, none had ended before" if killed_at_once(effect) else None
 
 
-@CONDITIONS.named("no lost peers told", "The run's output does not tell when its peers were lost.")
+@CONDITIONS.named(
+    "no lost peers reported", "The run's output does not tell when its peers were lost.", formerly="no lost peers told"
+)
 def no_lost_peers(world: World, cause: Fact, effect: Fact) -> str | None:
     """A run whose output dates the loss of its peers is judged by that moment, not by its end."""
     words = effect.attrs.get(WORDS) or {}

@@ -15,7 +15,7 @@ from parsers.writers import DAEMON, LOCAL, NETWORK, UNVERIFIED
 from tests.correlator.making import T0, event
 from tests.syntax_trees import nodes_of
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 HOSTS = [f"n{i}" for i in range(4)]
 
 

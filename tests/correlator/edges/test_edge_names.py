@@ -39,6 +39,14 @@ def test_an_unknown_kind_is_named_with_what_was_probably_meant(change: dict[str,
     assert "SITE1" not in {e.id for e in found}
 
 
+def test_a_sites_file_may_have_the_former_name_of_a_scope_or_a_requirement(tmp_path: Path) -> None:
+    former = site(tmp_path, scope="told by the run", requires=["outlasts usual retries", "no words of its own"])
+    found, problems = load.load([former])
+    (edge,) = [e for e in found if e.id == "SITE1"]
+    assert problems == [] and edge.scope == "reported by the run"
+    assert edge.requires == ("outlasts typical retries", "no words of its own")
+
+
 def test_check_fails_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(situations, "outcomes_of_lines", lambda *_: iter(()))  # test_edge_tests runs them

@@ -138,7 +138,7 @@ function jobEnd(g, p, scale, { x, y, w, h }, band, row) {
   const [a, b] = (band.pm ?? []).map((t) => scale.x(t));
   if (b - a >= 5) bracket(g, a, b, y + h + 3, 2, p.c.ink2);
   const glyph = { bad: 'kill', good: 'check' }[band.ending] ?? 'end';
-  if (!band.shown) p.glyph(g, glyph, x + w, row.middle, 13, colour);
+  if (!band.told) p.glyph(g, glyph, x + w, row.middle, 13, colour);
 }
 
 /** A band that extends out of sight shows its end time. */
