@@ -93,10 +93,9 @@ def _copied(value: Any) -> Any:
     if not isinstance(value, _HOLDERS):
         return value
     made = copy(value)  # a Counter remains one
-    if isinstance(made, dict):
-        made.update((key, _copied(one)) for key, one in value.items() if isinstance(one, _HOLDERS))
-    elif isinstance(made, (list, deque)):
-        for at, one in enumerate(value):
+    if isinstance(made, (dict, list, deque)):
+        items: Any = list(made.items()) if isinstance(made, dict) else enumerate(list(made))
+        for at, one in items:
             if isinstance(one, _HOLDERS):
                 made[at] = _copied(one)
     return made
