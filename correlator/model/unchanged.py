@@ -94,8 +94,8 @@ def _copied(value: Any) -> Any:
         return value
     made = copy(value)  # a Counter remains one
     if isinstance(made, (dict, list, deque)):
-        items: Any = list(made.items()) if isinstance(made, dict) else enumerate(list(made))
-        for at, one in items:
+        places: Any = list(made.items()) if isinstance(made, dict) else enumerate(list(made))
+        for at, one in places:
             if isinstance(one, _HOLDERS):
                 made[at] = _copied(one)
     return made
