@@ -34,6 +34,7 @@ from correlator.facts.launches import detector as launches
 from correlator.facts.links import detector as links
 from correlator.facts.nodes import detector as nodes
 from correlator.facts.world import World
+from correlator.model.categories import CATEGORIES
 from correlator.model.kinds import Cause, Grave, Kind, Sign, fill, undeclared
 from correlator.model.nouns import Fact, Revision
 from correlator.model.subjects import installed, packages, register
@@ -193,7 +194,7 @@ def restarts() -> tuple[str, ...]:
 @cache
 def signs() -> Mapping[str, tuple[Sign, Kind[Any]]]:
     """Event of the catalogue -> what a line of it says of a device on the repair list, and the kind that declares it."""
-    return {event: (sign, kind) for kind in kinds().values() for event, sign in kind.signs.items()}
+    return _first_of("signs", lambda kind: kind.signs)
 
 
 @cache
@@ -203,9 +204,22 @@ def events_with(*wanted: Sign) -> tuple[str, ...]:
 
 
 @cache
-def grave() -> Mapping[str, Grave]:
-    """Event of the catalogue -> why a node is unfit for jobs after a line of it."""
-    return {event: says for kind in kinds().values() for event, says in kind.grave.items()}
+def grave() -> Mapping[str, tuple[Grave, Kind[Any]]]:
+    """Event of the catalogue -> why a node is unfit for jobs after a line of it, and the kind that declares it."""
+    return _first_of("grave", lambda kind: kind.grave)
+
+
+def _first_of(what: str, of_kind: Callable[[Kind[Any]], Mapping[str, V]]) -> Mapping[str, tuple[V, Kind[Any]]]:
+    """What kinds declare for events. The first one counts, and built-in kinds are first: no package replaces theirs."""
+    found: dict[str, tuple[V, Kind[Any]]] = {}
+    for kind in kinds().values():
+        for event, declared in of_kind(kind).items():
+            _, first = found.setdefault(event, (declared, kind))
+            if first is not kind:
+                extensions.warn_once(
+                    f"kind of fact {kind.name}: {event!r} of its {what} is declared by {first.name}, which is used"
+                )
+    return found
 
 
 def cause_of(fact: Fact) -> Cause:
@@ -237,13 +251,16 @@ def brief_of(fact: Fact) -> str:
 
 
 def _try_texts(found: Sequence[Fact | Revision]) -> None:
-    """Fills every template of these facts. A template that does not fit the values must fail here, where it costs one
-    detector, and not in the sentences of a verdict, where it would stop the pass."""
+    """Fills every template of these facts and looks up their categories. What does not fit must fail here, where it
+    costs one detector, and not in the sentences of a verdict, where it would stop the pass."""
     for one in found:
         fact = one.fact if isinstance(one, Revision) else one
         for words_of in (title_of, short_of, brief_of):
             words_of(fact)
-        for text in (text for advice in cause_of(fact).advice for text in advice if text):
+        cause = cause_of(fact)
+        if cause.category not in CATEGORIES:
+            raise ValueError(f"kind {fact.kind}: there is no category {cause.category!r}, but {', '.join(CATEGORIES)}")
+        for text in (text for advice in cause.advice for text in advice if text):
             fill(text, fact)
 
 

@@ -18,6 +18,7 @@ from correlator.facts.registry import grave
 from correlator.facts.world import bus_of
 from correlator.fitness.model import Fitness, NodeFitness, Reason, in_order
 from correlator.repairs.model import Repair
+from parsers import extensions
 from parsers.node_states import NodeState, node_state
 from parsers.writers import in_words
 
@@ -129,22 +130,33 @@ _STATES: tuple[tuple[Callable[[NodeState], bool], Fitness, str], ...] = (
 
 
 def _of_gpus(known: Situation) -> Iterator[Reason]:
-    """One reason for each GPU: several sources report the same fault, and an Xid says more than that a GPU is lost."""
-    gravest: dict[str, tuple[tuple[int, bool, datetime], Reason]] = {}
+    """One reason for each GPU: several sources report the same fault, and an Xid says more than that a GPU is lost. Lines
+    without a device are of the same fault if one kind of fact declares them."""
+    gravest: dict[tuple[str, str], tuple[tuple[int, bool, datetime], Reason]] = {}
     for line in known.lines:
         reason = _of_gpu(known, line)
         if reason is None:
             continue
-        rank = (list(Fitness).index(reason.verdict), grave()[line.event].conclusive, line.last)
-        gpu = bus_of(line.device) if line.device else ""
+        declared, kind = grave()[line.event]
+        rank = (list(Fitness).index(reason.verdict), declared.conclusive, line.last)
+        gpu = ("", bus_of(line.device)) if line.device else (kind.name, "")
         if gpu not in gravest or rank > gravest[gpu][0]:
             gravest[gpu] = (rank, reason)
     yield from (reason for _, reason in gravest.values())
 
 
 def _of_gpu(known: Situation, line: GraveLine) -> Reason | None:
-    text = grave()[line.event].says(line.device, line.xid)
-    if text is None or (known.booted is not None and known.booted > line.last):
+    if known.booted is not None and known.booted > line.last:
+        return None
+    declared, kind = grave()[line.event]
+    try:
+        text = declared.says(line.device, line.xid)
+    except Exception as error:  # a package's; the answers about all other nodes and lines stand
+        extensions.warn_once(
+            f"kind of fact {kind.name}: what it says of {line.event} raised {extensions.described(error)}", error
+        )
+        return Reason(Fitness.DOUBTFUL, f"what {line.event} says of the node is not known", line.message, line.since)
+    if text is None:
         return None
     verdict = Fitness.UNFIT
     if not line.proven:

@@ -19,7 +19,7 @@ from correlator.incidents.rivals import denials, rival_rows
 from correlator.incidents.rows import event_row, folded, run_summary, spans
 from correlator.incidents.steps import chain_rows, mind_changed_by
 from correlator.model.attributes import CODE, INFERRED
-from correlator.model.categories import CATEGORIES
+from correlator.model.categories import category_of
 from correlator.model.json_text import sorted_json
 from correlator.model.nouns import Event, Fact, Run
 from correlator.model.time_texts import stamp
@@ -137,7 +137,7 @@ def _events(incident: Incident) -> list[dict[str, Any]]:
 
 def verdict_document(world: World, weigher: Weigher, verdict: Verdict, incident: Incident | None) -> dict[str, Any]:
     root = verdict.root
-    category = CATEGORIES[verdict.category]
+    category = category_of(verdict.category)
     evidence = _evidence(verdict)
     return {
         "category": verdict.category, "incident_id": incident.id if incident else None, "confidence": round(verdict.confidence, 4),
@@ -195,7 +195,7 @@ def _minds_changed(verdict: Verdict) -> list[str]:
 
 
 def _headline(verdict: Verdict) -> str:
-    category = CATEGORIES[verdict.category]
+    category = category_of(verdict.category)
     root = verdict.root if category.infra else None
     blame = f"Your job died because {cause_of(root).plain}, not because of your code." if root else ""
     if verdict.unstarted:
@@ -212,7 +212,7 @@ def _headline(verdict: Verdict) -> str:
 def _advice(verdict: Verdict, incident: Incident | None) -> list[dict[str, Any]]:
     if incident:
         return sentences.advice(incident)
-    category = CATEGORIES[verdict.category]
+    category = category_of(verdict.category)
     text = verdict.advice or category.advice
     if not verdict.advice and category.unprinted and not verdict.own:
         text = category.unprinted

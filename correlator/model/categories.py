@@ -78,3 +78,12 @@ _DECLARED = (
 )  # fmt: skip
 
 CATEGORIES: Mapping[str, Category] = MappingProxyType({category.name: category for category in _DECLARED})
+
+
+def category_of(name: str) -> Category:
+    """The category of this name. One that is not declared (a stored verdict may have it) says only what its name does."""
+    if name in CATEGORIES:
+        return CATEGORIES[name]
+    if name.startswith("infra."):
+        return Category(name, name, your_code=False)
+    return Category(name, name, change=_OWN_CHANGE, your_code=True if name.startswith("app.") else None)

@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from correlator.facts.world import World
 from correlator.model.nouns import Fact, Run
@@ -54,8 +54,9 @@ class Conditions(dict[str, Condition]):
 
 
 def declared(name: str, offered: Condition | Test) -> Condition:
-    """A requirement of a package, which may be a bare function: then the first line of its docstring says what it means."""
+    """A requirement of a package, by the name that edges use. It may be a bare function: then the first line of its
+    docstring says what it means."""
     if isinstance(offered, Condition):
-        return offered
+        return offered if offered.name == name else replace(offered, name=name)
     lines = (getattr(offered, "__doc__", None) or "").strip().splitlines()
     return Condition(name, lines[0] if lines else "", offered)

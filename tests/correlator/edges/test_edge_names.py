@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from correlator.edges import load
+from correlator.edges.conditions.declaration import Condition, declared
 from correlator.facts import registry
 from correlator.facts.world import World
 from correlator.selftest import situations
@@ -45,6 +46,13 @@ def test_a_sites_file_may_have_the_former_name_of_a_scope_or_a_requirement(tmp_p
     (edge,) = [e for e in found if e.id == "SITE1"]
     assert problems == [] and edge.scope == "reported by the run"
     assert edge.requires == ("outlasts typical retries", "no words of its own")
+
+
+def test_a_packages_requirement_has_the_name_that_edges_use() -> None:
+    offered = Condition("other name", "The tray is wet.", lambda *_: None, formerly="wet tray")
+    found = declared("tray still wet", offered)
+    assert (found.name, found.summary, found.formerly) == ("tray still wet", "The tray is wet.", "wet tray")
+    assert declared("other name", offered) is offered
 
 
 def test_check_fails_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,11 +16,14 @@ from hypothesis import strategies as st
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
+from correlator.fitness import rules
 from correlator.fitness.model import Fitness, NodeFitness
 from correlator.fitness.reading import answer, answers
 from correlator.fitness.rules import GraveLine, NodeIncident, Situation, judged
 from correlator.incidents import lemons
+from correlator.model.kinds import Grave, Kind, NoAttrs
 from correlator.repairs.model import Repair
+from parsers import extensions
 from parsers.record import frame
 from store import open_store
 from store.door import Door
@@ -140,6 +143,36 @@ def test_more_that_is_known_against_a_node_never_makes_it_fitter(names: set[str]
                 joined[key] = joined[key] + value
     alone = {key: judged(situation(**{key: joined[key]}), NOW).verdict for key in lists}
     assert judged(situation(**joined), NOW).verdict == max(alone.values(), key=order.index)
+
+
+def _declared(monkeypatch: pytest.MonkeyPatch, says: Any) -> None:
+    """A package declares an event of its own as grave."""
+    known = rules.grave()
+    pumps = Kind("pump.stopped", "node", "Stopped.", NoAttrs, grave={"pump.stopped": Grave(says)})
+    every = {**known, "pump.stopped": (pumps.grave["pump.stopped"], pumps)}
+    monkeypatch.setattr(rules, "grave", lambda: every)
+
+
+def test_two_faults_without_a_device_are_two_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    _declared(monkeypatch, lambda device, xid: "a pump stopped")
+    lines = [replace(line(n), device=None) for n in (None, 79)]
+    stopped = GraveLine("pump.stopped", "pump 3 stopped", ago(50), ago(50), authority="kernel")
+    found = judged(situation(lines=[*lines, stopped]), NOW)
+    assert sorted(reason.text[:14] for reason in found.reasons) == ["a GPU reported", "a pump stopped"]
+
+
+def test_a_package_that_raises_is_a_doubt_about_its_node_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def raises(device: str | None, xid: int | None) -> str:
+        raise KeyError("pump")
+
+    logged: list[str] = []
+    monkeypatch.setattr(extensions, "warn_once", lambda text, error=None: logged.append(text))
+    _declared(monkeypatch, raises)
+    stopped = GraveLine("pump.stopped", "pump 3 stopped", ago(50), ago(50), authority="kernel")
+    found = judged(situation(lines=[stopped]), NOW)
+    assert (found.verdict, [one.evidence for one in found.reasons]) == (Fitness.DOUBTFUL, ["pump 3 stopped"])
+    assert logged == ["kind of fact pump.stopped: what it says of pump.stopped raised KeyError: 'pump'"]
+    assert judged(situation(lines=[line(79), stopped]), NOW).verdict == Fitness.UNFIT
 
 
 def test_a_gpu_has_one_reason_and_each_gpu_its_own() -> None:

@@ -5,30 +5,37 @@ from __future__ import annotations
 import ast
 import string
 import tomllib
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Sequence
+from copy import deepcopy
 from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 from types import ModuleType
-from typing import NotRequired, get_origin, get_type_hints
+from typing import Any, NotRequired, get_origin, get_type_hints
 
 import pytest
 
 from correlator.engine import correlate
+from correlator.evidence.weigh import Weigher
 from correlator.facts import registry
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.silent_nodes import SWITCH_SILENT
 from correlator.facts.world import World
+from correlator.incidents.documents import verdict_document
 from correlator.model import subjects
 from correlator.model.attributes import HOSTS
 from correlator.model.categories import CATEGORIES
-from correlator.model.kinds import BUILT_IN_LANES, LANES, Cause, Kind, Lane, NoAttrs, fill, literal
+from correlator.model.kinds import BUILT_IN_LANES, LANES, Cause, Grave, Kind, Lane, NoAttrs, fill, literal
 from correlator.model.nouns import Fact, Revision
+from correlator.model.unchanged import Unchanged
+from correlator.verdicts.judge import judge
 from parsers import extensions
 from parsers.extensions import Extension
 from parsers.patterns import load as catalogue_of
 from store import open_store
-from tests.correlator.making import world
+from tests.correlator.making import event, run, world
 from tests.correlator.rows import rows_of
+from tests.correlator.situations import EDGES
 from tests.syntax_trees import nodes_of
 from web.shaping import LAYERS, layers
 
@@ -205,6 +212,23 @@ def _removes(world: World) -> list[Fact]:
     return []
 
 
+def _ends(world: World) -> list[Fact]:
+    object.__setattr__(world.facts[0], "end", 7.0)
+    object.__setattr__(world.facts[0], "host", "n9")
+    object.__setattr__(world.facts[1], "attrs", None)
+    return []
+
+
+def _is_of_no_category(world: World) -> list[Fact]:
+    return [_PUMPS.fact(6.0, None, 0.0, "n6")]
+
+
+_PUMP = Cause("pump.stopped", "infra.node", "a pump of {host} stopped", "a pump stopped")
+_PUMPS = Kind(
+    "pump.stopped", "node", "Stopped.", NoAttrs, cause=_PUMP, variant=lambda _: replace(_PUMP, category="infra.pumps")
+)
+
+
 def _changes_and_fails(world: World) -> list[Fact]:
     _appends(world)
     raise OSError("no harbour")
@@ -221,6 +245,8 @@ def _concludes(world: World) -> list[Fact | Revision]:
         (_rewrites, "it changed the attributes of a node.down of n1"),
         (_appends, "it changed the attributes of a switch.silent of s1"),
         (_removes, "it changed the list of facts"),
+        (_ends, "it changed a node.down of n1"),
+        (_is_of_no_category, "kind pump.stopped: there is no category 'infra.pumps', but infra.network"),
         (_changes_and_fails, "no harbour"),
     ],
 )
@@ -228,6 +254,8 @@ def test_a_package_that_changes_facts_of_others_is_left_out_and_they_stay(
     detector: registry.Detector, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     where = world([])
+    every = {**registry.kinds(), _PUMPS.name: _PUMPS}
+    monkeypatch.setattr(registry, "kinds", lambda: every)
     _of_a_package([_downs, detector, _concludes], monkeypatch)
     monkeypatch.setattr(extensions, "_warned", {})
     found = registry.conclude(where)
@@ -238,6 +266,69 @@ def test_a_package_that_changes_facts_of_others_is_left_out_and_they_stay(
     ]  # fmt: skip
     assert found[0].attrs == {"said_by": "slurmctld", "unresumed": None}
     assert found[-1].attrs == {"hosts": ["n1", "n2"], "until": 4.0, "unsaid": False}
+
+
+@pytest.mark.parametrize("value", [
+    Counter(n1=1), defaultdict(list, n1=["a"]), OrderedDict(n1={"a": 1}), deque([["a"]]), [Counter(n1=1)], ({"a"},), Revision,
+])  # fmt: skip
+def test_a_change_in_any_class_made_from_a_dict_a_list_or_a_set_is_undone(value: object) -> None:
+    def changes(one: Any) -> None:
+        for inner in one.values() if isinstance(one, dict) else one if isinstance(one, (list, tuple, deque)) else ():
+            changes(inner)
+        match one:
+            case Counter():
+                one["n2"] += 1
+            case dict():
+                one["n2"] = ["b"]
+            case set():
+                one.add("b")
+            case list() | deque():
+                one.append("b")
+
+    first = Fact("node.down", 1.0, None, 0.0, "n1", attrs={"value": value})  # type: ignore[arg-type]
+    before, was = Unchanged([first]), deepcopy(value)
+    changes(value)
+    if value is not Revision:  # a class has no items
+        with pytest.raises(ValueError, match=r"it changed the attributes of a node\.down of n1"):
+            before.check([first])
+    (found,) = before.restored()
+    assert found is first and found.attrs == {"value": was} and type(found.attrs["value"]) is type(was)  # type: ignore[index,comparison-overlap]
+    before.check([first])
+
+
+def test_an_own_field_of_a_fact_that_is_changed_is_found_and_undone() -> None:
+    first = Fact("node.down", 1.0, None, 0.0, "n1")
+    before = Unchanged([first])
+    object.__setattr__(first, "end", 7.0)
+    with pytest.raises(ValueError, match=r"it changed a node\.down of n1"):
+        before.check([first])
+    assert before.restored() == [first] and first.end is None
+
+
+def _with_harbours(monkeypatch: pytest.MonkeyPatch, **declared: Any) -> list[str]:
+    """A package declares this for events that built-in kinds declare already. Returns what is logged."""
+    harbours = Kind("harbour.fact", "node", "Harbour.", NoAttrs, **declared)
+    every = {**registry.kinds(), harbours.name: harbours}
+    monkeypatch.setattr(registry, "kinds", lambda: every)
+    logged: list[str] = []
+    monkeypatch.setattr(extensions, "warn_once", lambda text, error=None: logged.append(text))
+    return logged
+
+
+def test_a_package_does_not_replace_what_built_in_kinds_say_of_their_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    signs, grave = registry.signs(), registry.grave()
+    gone = Grave(lambda device, xid: None)
+    logged = _with_harbours(
+        monkeypatch,
+        signs={"nic.link_up": "down", "harbour.shut": "down"},
+        grave={"gpu.lost": gone, "harbour.shut": gone},
+    )
+    new_signs, new_grave = registry.signs.__wrapped__(), registry.grave.__wrapped__()
+    assert new_signs["nic.link_up"] == signs["nic.link_up"] and new_signs["nic.link_up"][0] == "up"
+    assert new_signs.keys() - signs.keys() == {"harbour.shut"} == new_grave.keys() - grave.keys()
+    assert new_grave["gpu.lost"] == grave["gpu.lost"] and new_grave["harbour.shut"][0] is gone
+    assert [text.partition(":")[0] for text in logged] == ["kind of fact harbour.fact"] * 2
+    assert "'nic.link_up' of its signs is declared by link.outage, which is used" in logged[0]
 
 
 def test_a_revision_takes_the_place_of_its_fact() -> None:
@@ -273,6 +364,19 @@ def test_each_category_says_what_a_verdict_without_a_cause_needs() -> None:
         for name, one in CATEGORIES.items()
         if one.your_code is not {"infra": False, "app": True}.get(name.split(".")[0])
     ]
+
+
+@pytest.mark.parametrize(("name", "your_code"), [("infra.cooling", False), ("app.licence", True), ("user.quota", None)])
+def test_a_verdict_of_a_category_that_a_removed_package_had_is_still_written(name: str, your_code: bool | None) -> None:
+    where = world(
+        [event("kernel.mce", t, "n1", "EDAC MC: Ver: 3.0.0") for t in (-800, 2000)], [run(1, ["n1"], -900, 350)]
+    )
+    weigher = Weigher(where, EDGES)
+    (verdict,) = judge(where, weigher)
+    verdict.category, verdict.headline, verdict.advice = name, "", ""
+    written = verdict_document(where, weigher, verdict, None)
+    assert (written["category"], written["your_code"], written["headline"]) == (name, your_code, "")
+    assert written["advice"] == [] and written["change_my_mind"]
 
 
 def test_operators_find_each_category_in_the_terms() -> None:
