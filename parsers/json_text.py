@@ -19,11 +19,19 @@ _ESCAPE = re.compile(
 _HALF = re.compile("[\ud800-\udfff]")
 
 
+def _decoded(data: bytes) -> str:
+    encoding = json.detect_encoding(data)
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError:
+        # Like json.loads, which accepts encoded halves and refuses other bytes that are not UTF-8.
+        return _HALF.sub("\ufffd", data.decode(encoding, "surrogatepass"))
+
+
 def loads(text: str | bytes) -> Any:
     """The value of a JSON text. Raises ``ValueError``, and ``RecursionError`` for one nested too deeply."""
     if not isinstance(text, str):
-        # Like json.loads, which accepts encoded halves and refuses other bytes that are not UTF-8.
-        text = _HALF.sub("\ufffd", text.decode(json.detect_encoding(text), "surrogatepass"))
-    if "\\ud" in text or "\\uD" in text:
+        text = _decoded(text)
+    if "\\" in text and ("\\ud" in text or "\\uD" in text):  # a single character is found ten times as fast
         text = _ESCAPE.sub(lambda found: r"\ufffd" if found["half"] else found[0], text)
     return json.loads(text)

@@ -44,6 +44,11 @@ def utc_of(wall: datetime, zone: ZoneInfo) -> datetime:
     return utc(wall.replace(tzinfo=zone, fold=0))
 
 
+def utc_within(wall: datetime, zone: ZoneInfo) -> datetime:
+    """``utc_of`` for an answer that must be exact: raises ``OverflowError`` at the edges of the calendar."""
+    return wall.replace(tzinfo=zone, fold=0).astimezone(UTC).replace(tzinfo=None)
+
+
 def wall_of(moment: datetime, zone: ZoneInfo) -> datetime:
     """UTC as the wall clock time of a zone. Raises ``OverflowError`` at the edges of the calendar."""
     return moment.replace(tzinfo=UTC).astimezone(zone).replace(tzinfo=None)

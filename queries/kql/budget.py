@@ -10,7 +10,7 @@ import threading
 import time
 from types import TracebackType
 
-from queries.kql.errors import KqlBindError, QueryTimeout
+from queries.kql.errors import KqlBindError, KqlRuntimeError, QueryTimeout
 
 #: The largest public query has some 6,000; a list of 5,000 values of ``in`` has 5,000.
 MOST_NODES = 60_000
@@ -26,10 +26,13 @@ _CURRENT = threading.local()
 
 
 class Budget:
-    """A context for compiling one query in this thread; ``deadline`` is a moment of ``time.monotonic``."""
+    """A context for compiling one query in this thread; ``deadline`` is a moment of ``time.monotonic``. Setting
+    ``stopped`` cancels it."""
 
-    def __init__(self, deadline: float | None = None, timeout_s: float | None = None) -> None:
-        self.deadline, self.timeout_s = deadline, timeout_s
+    def __init__(
+        self, deadline: float | None = None, timeout_s: float | None = None, stopped: threading.Event | None = None
+    ) -> None:
+        self.deadline, self.timeout_s, self.stopped = deadline, timeout_s, stopped
         self.nodes = 0
         self.left = OFTEN
         self._timed_from = time.monotonic() + min(UNTIMED_S, MOST_CPU_S)
@@ -47,7 +50,7 @@ class Budget:
         _CURRENT.budget = self._outer
 
     def tick(self, nodes: int = 1) -> None:
-        """Counts bound nodes, or written columns. Raises ``KqlBindError`` and ``QueryTimeout``."""
+        """Counts bound nodes, or written columns. Raises like ``check``, and for too many nodes ``KqlBindError``."""
         self.nodes += nodes
         if self.nodes > MOST_NODES:
             raise KqlBindError(
@@ -59,8 +62,11 @@ class Budget:
             self.check()
 
     def check(self) -> None:
-        """Checks whether there is time left."""
+        """Checks whether there is time left. Raises ``KqlBindError``, ``QueryTimeout``, and ``KqlRuntimeError`` if it was
+        cancelled."""
         self.left = OFTEN
+        if self.stopped is not None and self.stopped.is_set():
+            raise KqlRuntimeError("the query was cancelled")
         now = time.monotonic()
         if self.deadline is not None and now >= self.deadline:
             raise QueryTimeout(f"the query took longer than {self.timeout_s or 0:g} s to read and was stopped")

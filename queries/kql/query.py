@@ -55,7 +55,9 @@ class Query:
     def explain_on(self, connection: duckdb.DuckDBPyConnection) -> str:
         """What would run, and the engine's plan. Raises ``KqlError``."""
         with self._interruptible(connection):
-            return explain(self.text, con=connection, parameters=self.parameters, timeout_s=self.timeout_s)
+            return explain(
+                self.text, con=connection, parameters=self.parameters, timeout_s=self.timeout_s, stopped=self._stopped
+            )
 
     def columns_on(self, connection: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
         """Names and types of the last statement's columns; only what they depend on is read. Raises ``KqlError``."""
@@ -63,6 +65,10 @@ class Query:
             return validate(
                 self.text, con=connection, parameters=self.parameters, timeout_s=self.timeout_s, stopped=self._stopped
             )
+
+    def columns(self) -> list[tuple[str, str]]:
+        """``columns_on`` without a store: refuses a query whose columns depend on rows. Raises ``KqlError``."""
+        return validate(self.text, parameters=self.parameters, timeout_s=self.timeout_s, stopped=self._stopped)
 
     @contextmanager
     def _interruptible(self, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:

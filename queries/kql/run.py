@@ -114,7 +114,12 @@ class Limits:
 
     def budget(self) -> Budget:
         """The budget for parsing and binding."""
-        return Budget(self.deadline, self.timeout_s)
+        return Budget(self.deadline, self.timeout_s, self.stopped)
+
+    def refuse_cancelled(self) -> None:
+        """Raises ``KqlRuntimeError`` if the query was cancelled."""
+        if self.stopped is not None and self.stopped.is_set():
+            raise KqlRuntimeError("the query was cancelled")
 
 
 #: Maximum rows and bytes of a subquery that is run while the rest is compiled.
@@ -297,8 +302,7 @@ def _execute(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: L
         values, statement = _limited(values, statement, limits.max_rows)
         cut = cut and replace(cut, far=BoundSql(*_limited(cut.far.parameters, cut.far.sql, limits.max_rows)[::-1]))
     started = time.monotonic()
-    if limits.stopped is not None and limits.stopped.is_set():
-        raise KqlRuntimeError("the query was cancelled")
+    limits.refuse_cancelled()
     with Deadline(con, limits.deadline) as limit:
         try:
             table, cut_at = _behind(con, cut, limits) if cut else _beside(con, statement, values, limits)
@@ -426,6 +430,7 @@ def validate(
     through ``con``; without it such a query is refused.
     """
     limits = Limits.begin(None, None, timeout_s, stopped)
+    limits.refuse_cancelled()
     probe = None if con is None else _Probe(con, text, limits)
     made = compile_script(text, catalog, parameters=parameters, probe=probe, budget=limits.budget())
     return [(c.name, c.type) for c in made[-1].columns]
@@ -433,7 +438,7 @@ def validate(
 
 def explain(
     text: str, catalog: Catalog = CATALOG, *, con: duckdb.DuckDBPyConnection | None = None,
-    parameters: dict[str, Any] | None = None, timeout_s: float | None = None,
+    parameters: dict[str, Any] | None = None, timeout_s: float | None = None, stopped: Event | None = None,
 ) -> str:  # fmt: skip
     """What would run, for each tabular statement: columns, SQL with the number of its parameters.
 
@@ -441,7 +446,8 @@ def explain(
     """
     pruner = Pruner(con) if con is not None else None
     out = []
-    limits = Limits.begin(None, None, timeout_s)
+    limits = Limits.begin(None, None, timeout_s, stopped)
+    limits.refuse_cancelled()
     try:
         for one in compile_script(text, catalog, parameters=parameters, pruner=pruner, budget=limits.budget()):
             columns = ", ".join(f"{c.name}:{c.type}" for c in one.columns)
@@ -461,6 +467,7 @@ def _plan(con: duckdb.DuckDBPyConnection, one: Compiled, text: str, limits: Limi
     with Deadline(con, limits.deadline) as limit:
         try:
             for part in parts:
+                limits.refuse_cancelled()
                 give(con, part.sql)
                 rows += con.execute(f"EXPLAIN {part.sql}", part.parameters).fetchall()
         except duckdb.Error as problem:

@@ -63,6 +63,19 @@ def test_there_and_back(moment: datetime, name: str) -> None:
     assert back == moment or timedelta() < moment - back <= timedelta(hours=1)
 
 
+@pytest.mark.parametrize(("wall", "zone"), [
+    (datetime(9999, 12, 31, 23, 59, 59), "America/New_York"), (datetime(1, 1, 1), "Asia/Tokyo"),
+])  # fmt: skip
+def test_beyond_the_calendar_there_is_a_clamped_time_or_none(wall: datetime, zone: str) -> None:
+    found = zones.find(zone)
+    assert found is not None
+    assert zones.utc_of(wall, found) in (datetime.min, datetime.max)
+    with pytest.raises(OverflowError):
+        zones.utc_within(wall, found)
+    noon = wall.replace(year=2026, hour=12)
+    assert zones.utc_within(noon, found) == zones.utc_of(noon, found)
+
+
 @pytest.mark.parametrize("name", ["No/Such", "", "../etc/passwd", "Europe", "x" * 5000, "a\0b"])
 def test_what_is_no_zone_is_utc(name: str) -> None:
     assert zones.find(name) is None and zones.known_zone(name) == "UTC" and zones.is_utc(name)

@@ -192,7 +192,11 @@ def test_what_else_is_counted_by_state(one_of_each: Door) -> None:
         return one_of_each.run_kql(Query(saved.load(name).text, parameters=parameters, now=NOW)).rows
 
     failed = in_phase(Phase.FAILED)
-    assert len(rows("failed_jobs_by_node")) == len(failed)
+    numbers = {name: number for number, name in enumerate(JOB_STATES, 1)}
+    assert {job for row in rows("failed_jobs_by_node") for job in row[3]} == {
+        numbers[name] for name in failed - {"TIMEOUT", "DEADLINE"}
+    }
+    assert "time limits aside" in saved.load("failed_jobs_by_node").description
     assert {row[1] for row in rows("repeated_job_failures", least=1)} == failed - {"TIMEOUT", "DEADLINE"}
     assert {row[3] for row in rows("jobs_timed_out")} == {"TIMEOUT", "DEADLINE"}
     assert sum(row[1] for row in rows("failures_by_category")) == len(
@@ -252,6 +256,16 @@ def test_a_node_that_comes_back_and_is_lost_again_is_lost_twice() -> None:
     )
     found = store.run_kql(Query(saved.load("nodes_not_responding").text, now=NOW)).rows
     assert [(row[1], row[2], row[3]) for row in found] == [("a1", 2, 3), ("b1", 1, 1)]
+
+
+def test_a_failed_node_that_does_not_respond_is_counted() -> None:
+    """Its kind is failed, which says more of it."""
+    states = [
+        ("a1", "fail*"), ("a2", "FAIL"), ("a3", "IDLE+FAIL+NOT_RESPONDING"), ("a4", "inval*"), ("a5", "inval"), ("a6", "idle"),
+        ("a7", "failg*"), ("a8", "IDLE+FAIL+NO_RESPOND"),
+    ]  # fmt: skip
+    found = polled(states).run_kql(Query(saved.load("nodes_not_responding").text, now=NOW)).rows
+    assert {row[1] for row in found} == {"a1", "a3", "a4", "a7", "a8"}
 
 
 #: Panels of dashboards that have nothing to show of these clusters.

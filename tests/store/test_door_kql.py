@@ -82,3 +82,12 @@ def test_a_query_is_cancelled_from_another_thread(door: Door) -> None:
     with pytest.raises(kql.KqlRuntimeError, match="cancelled"):
         door.run_kql(query)
     assert door.run_kql(kql.Query("print 1")).rows == [[1]], "other queries go on"
+
+
+def test_a_query_that_was_cancelled_is_neither_explained_nor_bound(door: Door) -> None:
+    query = kql.Query("print 1")
+    assert query.columns() == [("print_0", "long")]
+    query.cancel()
+    for asked in (door.explain_kql, door.kql_columns, lambda query: query.columns()):
+        with pytest.raises(kql.KqlRuntimeError, match="cancelled"):
+            asked(query)

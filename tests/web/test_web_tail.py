@@ -6,6 +6,7 @@ import asyncio
 import json
 import math
 import re
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from fastapi import Request
 from fastapi.testclient import TestClient
 
 from parsers.record import frame
@@ -327,7 +329,7 @@ def test_a_stream_is_opened_in_its_turn(client: TestClient, monkeypatch: pytest.
     """Its filter is parsed in the queue as well, and one client has four streams at most."""
     monkeypatch.setattr(tailing, "LOOK_S", 0.01)
     asked: list[str] = []
-    monkeypatch.setattr(tailing.kql, "validate", lambda *_, **__: asked.append("validate"))
+    monkeypatch.setattr(tailing.kql.Query, "columns", lambda _: asked.append("columns"))
     state = client.app.state  # type: ignore[attr-defined]
     monkeypatch.setattr(state.turns, "running", state.turns.at_once)
     answer = client.get("/api/v1/tail", params={"filter": "Host == 'x'"})
@@ -335,6 +337,29 @@ def test_a_stream_is_opened_in_its_turn(client: TestClient, monkeypatch: pytest.
     monkeypatch.setattr(tailing.Open, "full", lambda self, who: "4 streams of yours are open already.")
     answer = client.get("/api/v1/tail")
     assert answer.status_code == 429 and "open already" in answer.json()["detail"]
+
+
+def test_binding_a_filter_ends_when_its_client_leaves(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[str] = []
+    begun, bound = threading.Event(), tailing.kql.Query.columns
+
+    def columns(query: tailing.kql.Query) -> list[tuple[str, str]]:
+        """The client leaves meanwhile."""
+        begun.set()
+        assert query._stopped.wait(120)
+        try:
+            return bound(query)
+        except tailing.kql.KqlRuntimeError as problem:
+            ended.append(str(problem))
+            raise
+
+    async def left(_: Request) -> bool:
+        return begun.is_set()
+
+    monkeypatch.setattr(tailing.kql.Query, "columns", columns)
+    monkeypatch.setattr(Request, "is_disconnected", left)
+    answer = client.get("/api/v1/tail", params={"filter": "Host == 'x'"})
+    assert (answer.status_code, ended) == (499, ["the query was cancelled"])
 
 
 def test_one_client_opens_four_streams_and_all_together_forty() -> None:

@@ -9,7 +9,7 @@ from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.arguments import fit
 from queries.kql.functions.declaration import Body, Function, Kind, Template
-from queries.kql.values import Value, dynamic_of, sql
+from queries.kql.values import Value, sql
 
 #: The prefix of a body in Python in SQL, followed by the function's name and the index among its overloads.
 BODY_PREFIX = "kqlpy_"
@@ -25,6 +25,8 @@ def call(function: Function, args: list[Value], node: ast.Call) -> Value:
         elif isinstance(overload, Template):
             return _of_template(overload, fitted, may=True if function.kind is Kind.AGGREGATE else None)
         elif function.kind is Kind.AGGREGATE:
+            if not fitted:
+                raise KqlBindError(f"{function.name}() needs an argument", node.span)
             return _of_body(function, place, overload, [_gathered(value) for value in fitted], args, node)
         else:
             return _of_body(function, place, overload, fitted, args, node)
@@ -38,8 +40,11 @@ def call_of_group(function: Function, args: list[Value], node: ast.Call) -> Valu
 
 
 def _gathered(value: Value) -> Value:
-    """All values of the group as one array, as a body in Python takes them."""
-    return sql("coalesce(json_list(list({0})), '[]'::JSON)", "dynamic", dynamic_of(value), nullable=False)
+    """All values of the group as one array, as a body in Python takes them: dynamics as JSON, others in their own type."""
+    if value.type == "dynamic":
+        return sql("coalesce(json_list(list({0})), '[]'::JSON)", "dynamic", value, nullable=False)
+    none = f"CAST([] AS {PHYSICAL[value.type]}[])"
+    return sql(f"coalesce(list({{0}}), {none})", "dynamic", value, nullable=False)
 
 
 def _of_template(template: Template, args: list[Value], may: bool | None) -> Value:

@@ -10,7 +10,8 @@ nothing else, ``x`` a regular expression, ``l`` long, ``n`` number, ``r`` real, 
 any type unchanged. ``k?`` may be missing, ``k*`` repeats.
 
 **Aggregates** (``kind=Kind.AGGREGATE``): the SQL of a template aggregates, ``max({0}) - min({0})``; a body is called once
-for each group, and each argument is the list of the group's values, in which a null is None. Either may give null. What
+for each group, and each argument is the list of the group's values: a null is None, any other value as in a body of a
+scalar function, except that dynamics are always Python values. It has at least one argument. Either may give null. What
 SQL depends on more than the types of the arguments has ``bind``, and so has every function of ``Kind.ROW``, whose SQL
 needs the order of the rows.
 
@@ -125,6 +126,10 @@ class Function:
         for overload in overloads:
             if reason := _wrong(overload):
                 raise ValueError(f"{name}: {reason}")
+            if kind is Kind.AGGREGATE and isinstance(overload, Body) and not overload.arguments.split():
+                raise ValueError(
+                    f"{name}: an aggregate's body needs an argument: it gets the list of the group's values"
+                )
         if cost is not Cost.WALL and any(isinstance(o, Body) for o in overloads):
             raise ValueError(f"{name}: a body in Python may take any time; its cost is WALL")
         if kind is Kind.ROW and bind is None:

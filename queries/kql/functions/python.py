@@ -29,7 +29,7 @@ _GIVING = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class _Wrapped:
-    """A body as DuckDB calls it: JSON text to values and back."""
+    """A body as DuckDB calls it: JSON text to values and back. Values of a group that are no dynamics come as a list."""
 
     body: Body
     decoded: Callable[[int, int], bool]
@@ -38,7 +38,7 @@ class _Wrapped:
     def __call__(self, *cells: Any) -> Any:
         """One row."""
         count = len(cells)
-        values = [json.loads(c) if c is not None and self.decoded(i, count) else c for i, c in enumerate(cells)]
+        values = [json.loads(c) if isinstance(c, str) and self.decoded(i, count) else c for i, c in enumerate(cells)]
         if not self.body.nulls and any(v is None for v in values):
             return None
         try:

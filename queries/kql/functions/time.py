@@ -6,7 +6,7 @@ import re
 import zoneinfo
 from datetime import datetime
 
-from parsers.zones import find, utc_of, wall_of
+from parsers.zones import find, utc_within, wall_of
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.conversion import to_type
@@ -203,7 +203,7 @@ def utc_to_local(moment: datetime, zone: str) -> datetime | None:
 def local_to_utc(moment: datetime, zone: str) -> datetime | None:
     """The wall clock of a zone as UTC."""
     found = find(zone)
-    return utc_of(moment, found) if found else None
+    return utc_within(moment, found) if found else None
 
 
 _WEEK = "CAST(date_trunc('day', {0}) AS TIMESTAMP) - to_days(CAST(dayofweek({0}) AS INTEGER))"

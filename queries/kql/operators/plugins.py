@@ -14,6 +14,7 @@ from queries.kql.dialect import Sql
 from queries.kql.errors import CannotExpress, KqlBindError, NotImplementedYet, nearest
 from queries.kql.functions.calling import call as call_function
 from queries.kql.functions.ip import IPV4_IS_IN_ANY_RANGE, IPV6_IS_IN_RANGE
+from queries.kql.functions.registry import registry
 from queries.kql.hints import INSTEAD
 from queries.kql.official import CANNOT, PLUGINS
 from queries.kql.operators import activity, cohorts, mining, sequences
@@ -186,9 +187,7 @@ def _pivoted(c: TableBinder, stage: Stage, call: ast.Call, env: Env, declared: a
     _limit(len(values), call)
     out = [(n, text_of(v) if v.type == "dynamic" else v) for n, v in keys]
     scope = Scope(env, row.columns, stage, aggregates=True)
-    name = {"make_list": "make_list_if", "make_set": "make_set_if", "make_bag": "make_bag_if"}.get(
-        aggregate.name, aggregate.name + "if"
-    )
+    name = _with_condition(aggregate, env)
     for value in values:
         test = ast.Binary("==", ast.Call("tostring", (by,)), ast.Literal(value, "string"))
         args = (*aggregate.args[:1], test, *aggregate.args[1:])
@@ -202,6 +201,21 @@ def _pivoted(c: TableBinder, stage: Stage, call: ast.Call, env: Env, declared: a
     if not dynamic:
         return made_stage
     return c.emit(made_stage, [(n, to_type(v, "dynamic") if n in dynamic else v) for n, v in everything(made_stage)])
+
+
+def _with_condition(aggregate: ast.Call, env: Env) -> str:
+    """The name of the aggregate that takes a condition after its first argument."""
+    name = {"make_list": "make_list_if", "make_set": "make_set_if", "make_bag": "make_bag_if"}.get(
+        aggregate.name, aggregate.name + "if"
+    )
+    found = registry()
+    is_one, has_one = (found.name_of(n) in found.aggregates for n in (aggregate.name, name))
+    if is_one and not has_one and env.find(aggregate.name) is None and env.find(name) is None:
+        raise KqlBindError(
+            f"pivot cannot use {aggregate.name}(), which has no form with a condition, as sum() has sumif(): summarize by "
+            "the column first, and pivot with take_any()", aggregate.span,
+        )  # fmt: skip
+    return name
 
 
 def _pivot_keys(

@@ -15,7 +15,8 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from queries.kql import CannotExpress, Query, QueryTimeout, run, validate
+from queries.kql import CannotExpress, KqlRuntimeError, Query, QueryTimeout, run, validate
+from queries.kql.budget import Budget
 from queries.kql.cells import cells, document, dumps
 from queries.kql.deadline import AGAIN_S, Deadline
 from store import open_store
@@ -171,3 +172,24 @@ def test_cancelling_interrupts_the_statement_that_runs_and_no_later_one(monkeypa
     assert query.run_on(connection) is True and interrupted == ["now"]
     query.cancel()
     assert interrupted == ["now"]
+
+
+def test_reading_a_text_ends_when_it_is_cancelled() -> None:
+    stopped = threading.Event()
+    budget = Budget(stopped=stopped)
+    budget.check()
+    stopped.set()
+    with pytest.raises(KqlRuntimeError, match="the query was cancelled"):
+        budget.check()
+
+
+def test_no_statement_is_planned_once_the_query_is_cancelled(store: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    query, read = Query("print 1"), engine.compile_script
+
+    def cancelled(*args: Any, **given: Any) -> Any:
+        query.cancel()
+        return read(*args, **given)
+
+    monkeypatch.setattr(engine, "compile_script", cancelled)
+    with pytest.raises(KqlRuntimeError, match="the query was cancelled"):
+        store.explain_kql(query)

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from queries.kql import run
+from queries.kql import KqlRuntimeError, run
 from queries.kql.functions.encoding import xxh64
 from queries.kql.operations import FOLDED
 
@@ -74,6 +74,19 @@ def rows(text: str) -> list[list[Any]]:
 def test_function(call: str, value: Any) -> None:
     (row,) = rows(f"print {call}")
     assert row == [pytest.approx(value) if isinstance(value, float) else value]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "datetime_local_to_utc(datetime(9999-12-31 23:59:59), 'America/New_York')",
+        "datetime_local_to_utc(datetime(0001-01-01 00:00:01), 'Asia/Tokyo')",
+        "datetime_utc_to_local(datetime(9999-12-31 23:59:59), 'Asia/Tokyo')",
+    ],
+)
+def test_a_time_beyond_the_calendar_is_none(call: str) -> None:
+    with pytest.raises(KqlRuntimeError, match="a value cannot be computed"):
+        rows(f"print {call}")
 
 
 def test_xxh64_is_the_published_one() -> None:

@@ -79,6 +79,7 @@ def test_the_functions_of_the_docs_are_called_and_listed_once_their_package_is_i
         f"{data} | where celsius(Value) >= 10 | summarize count() by Rack = rack_of(Host) | sort by Rack asc",
         f"{data} | extend R = rack_of(Host) | where R startswith 'gx' | project R, C = celsius(Value) | sort by C asc",
         f"{data} | summarize median_of(Value), span_of(Value)",
+        "datatable(Value:real)[3.0, real(nan), real(null), 1.0] | summarize median_of(Value)",
     ]
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
@@ -87,10 +88,11 @@ def test_the_functions_of_the_docs_are_called_and_listed_once_their_package_is_i
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answers, _, listed = done.stdout.partition("\n")
-    celsius, racks, both, together = json.loads(answers)
+    celsius, racks, both, together, with_nan = json.loads(answers)
     assert celsius == [[100.0], [0.0], [10.0]]
     assert racks == [["", 1], ["gx07", 1]]
     assert together == [[50.0, 180.0]]
+    assert with_nan in ([[1.0]], [[3.0]], [[None]])  # NaN is a number that has no place in an order
     assert both == [["gx07", 0.0], ["gx07", 100.0]]
     assert "| `celsius` | Degrees Fahrenheit as degrees Celsius. |" in listed
     assert "| `rack_of` | The rack that a node stands in, from its name. |" in listed
@@ -183,6 +185,60 @@ def test_aggregates_of_a_package_have_any_body(tmp_path: Path) -> None:
     assert "| `median_of` (aggregate) | The median. |" in listed
 
 
+GATHERED = """
+from queries.kql.functions.declaration import Body, Function, Kind
+FUNCTIONS = tuple(Function(f"gathered_{kind if kind.islower() else 2 * kind}", "What a body gets.", Body(kind, "string", repr), kind=Kind.AGGREGATE)
+                  for kind in "alnrimbtpgsdD")
+"""
+VALUES = (
+    "datatable(l:long, i:int, r:real, m:decimal, b:bool, t:datetime, p:timespan, g:guid, s:string, d:dynamic)"
+    "[1, 2, real(nan), decimal(1.5), true, datetime(2026-01-01), 1s, guid(74be27de-1e4e-49d9-b579-fe0b331d3642), 'NaN', dynamic([1]),"
+    " long(null), int(null), real(null), decimal(null), bool(null), datetime(null), timespan(null), guid(null), '', dynamic(null)]"
+)
+
+
+def test_a_body_of_a_group_gets_values_as_a_body_of_a_row_does(tmp_path: Path) -> None:
+    install(tmp_path, "our_package", {"our_package.py": GATHERED}, {"site_kql": "our_package:FUNCTIONS"})
+    wanted = {
+        "r(r)": "[nan, None]", "a(r)": "[nan, None]", "r(real(-inf))": "[-inf, -inf]", "r(i)": "[2.0, None]", "r(m)": "[1.5, None]",
+        "t(t)": "[datetime.datetime(2026, 1, 1, 0, 0), None]", "a(t)": "[datetime.datetime(2026, 1, 1, 0, 0), None]",
+        "p(p)": "[10000000, None]", "p(5s)": "[50000000, 50000000]", "a(p)": "[10000000, None]", "l(l)": "[1, None]", "i(i)": "[2, None]",
+        "n(l)": "[1, None]", "b(b)": "[True, None]", "s(s)": "['NaN', '']", "g(g)": "['74be27de-1e4e-49d9-b579-fe0b331d3642', None]",
+        "d(d)": "[[1], None]", "a(d)": "[[1], None]", "DD(r)": "['NaN', None]", "DD(p)": "['00:00:01', None]",
+    }  # fmt: skip
+    asked = [f"{VALUES} | summarize X = gathered_{call}" for call in wanted]
+    asked.append(f"{VALUES} | where l > 1 | summarize T = gathered_t(t), R = gathered_r(r), D = gathered_d(d)")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(asked)], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    *answers, empty = json.loads(done.stdout.partition("\n")[0])
+    assert dict(zip(wanted, (rows[0][0] for rows in answers), strict=True)) == wanted
+    assert empty == [["[]", "[]", "[]"]]
+
+
+def test_pivot_says_which_aggregate_of_a_package_it_cannot_use(installed: Install) -> None:
+    installed(AGGREGATES)
+    for call in ("median_of(V)", "range_of(T)", "listed(V, Host)"):
+        name = call.partition("(")[0]
+        with pytest.raises(KqlBindError, match=re.escape(f"pivot cannot use {name}()")):
+            run(duckdb.connect(), f"{DATA} | evaluate pivot(Host, {call})")
+    instead = f"{DATA} | summarize M = range_of(V) by Host | evaluate pivot(Host, take_any(M))"
+    assert run(duckdb.connect(), instead).rows == [[8.0, None]]
+
+
+def test_a_body_of_a_group_is_called_with_an_argument(installed: Install) -> None:
+    installed(
+        "from queries.kql.functions.declaration import Body, Function, Kind\n"
+        "FUNCTIONS = Function('ours', 'Ours.', Body('a?', 'long', len), kind=Kind.AGGREGATE)\n"
+    )
+    assert validate(f"{DATA} | summarize ours(V)") == [("ours_V", "long")]
+    with pytest.raises(KqlBindError, match=re.escape("ours() needs an argument")):
+        validate(f"{DATA} | summarize ours()")
+
+
 def test_aggregates_of_a_package_are_bound_as_ours_are(installed: Install) -> None:
     installed(AGGREGATES)
     named = validate(f"{DATA} | summarize median_of(V), range_of(T), listed(V, Host) by Host")
@@ -248,6 +304,7 @@ def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
         ({"overloads": (Template("s", "string", "{0}"),), "bind": lambda c, node, scope: None}, "not both"),
         ({"overloads": (Body("s", "string", str.upper),), "cost": LINEAR}, "its cost is WALL"),
         ({"overloads": (Template("s", "string", "{0}"),), "kind": Kind.ROW}, "needs bind"),
+        ({"overloads": (Body(" ", "long", len),), "kind": Kind.AGGREGATE}, "an aggregate's body needs an argument"),
         ({"overloads": (Template("r q", "real", "{0} / {1}"),)}, "'q' is no kind of argument"),
         ({"overloads": (Template("r", "float", "{0}"),)}, "'float' is no type of a result"),
         ({"overloads": (Template("r r", "real", "{0} / {2}"),)}, "the hole {2} is for argument 3, but there are 2"),
