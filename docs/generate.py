@@ -144,7 +144,8 @@ def kinds_page(subjects: Iterable[Any]) -> str:
     parts = [KINDS_HEAD]
     for subject in subjects:
         name = subject.__name__.removeprefix("correlator.facts.").removesuffix(".detector")
-        parts.append(f"\n## {name}\n\n{(subject.__doc__ or '').strip().splitlines()[0]}\n")
+        lines = (subject.__doc__ or "").strip().splitlines()  # a package's module may have none
+        parts += [f"\n## {name}\n", *(f"\n{line}\n" for line in lines[:1])]
         parts += ["\n" + _kind(kind) + "\n" for kind in subject.KINDS]
     return "".join([*parts, _events()])
 

@@ -41,14 +41,16 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     catalogue = patterns.load(settings.patterns)
     problems = catalogue.check()
     wrong += [f"catalogue: {p}" for p in problems]
-    print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong")
+    odd = unwritten(catalogue.entries)
+    sources_of_none = f", {len(odd)} of a source that nothing built-in writes (OPEN, below)" if odd else ""
+    print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong{sources_of_none}")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
     wrong += _dashboards(settings)
     wrong += extensions.problems()  # includes those of patterns and edges, which were tried
     barred, opened = _ways_in(settings, config)
     wrong += barred
-    opened += unwritten(catalogue.entries)
+    opened += odd
     wrong += [f"hooks: {why}" for why in [spool_problem(settings.hooks.spool or settings.data / "hooks")] if why]
     if data is not None or is_store(settings.data):
         try:

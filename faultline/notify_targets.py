@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from faultline.config import Config
-from faultline.notify import notifiers
+from faultline.notify import GROUP, notifiers
 from faultline.notify.dispatch import Dispatcher, Target
+from parsers import extensions
 
 if TYPE_CHECKING:
     from store.door import Door
@@ -24,6 +25,7 @@ def dispatcher_of(config: Config, store: Door, alerts: Callable[[], Sequence[tup
             one.least_confidence,
             one.sources,
             one.forgeries,
+            brought_by=extensions.brought_by(GROUP, one.kind),
         )
         for one in config.notify
     ]

@@ -165,7 +165,8 @@ class Catalogue:
         wanted, got = example.entities, best[1]
         for name, value in wanted.items():
             if got.get(name) != value:
-                return f"example gives {name}={got.get(name)!r}, not {value!r}: {example.text!r}", best[0]
+                there = "" if name in got else f"; it gives {', '.join(sorted(got)) or 'no entities'}"
+                return f"example gives {name}={got.get(name)!r}, not {value!r}: {example.text!r}{there}", best[0]
         return None, entry
 
 
@@ -185,6 +186,8 @@ def _examples(value: Any) -> list[Example]:
         if isinstance(item, str):
             out.append(Example(item))
         elif isinstance(item, dict) and isinstance(item.get("line"), str):
+            if unknown := sorted(set(item) - {"line", "source", "entities"}):
+                raise ValueError(f"example has an unknown key {unknown[0]!r}; known: line, source, entities")
             out.append(Example(item["line"], dict(item.get("entities", {})), item.get("source")))
         else:
             raise ValueError("example must be a text or a table with line and entities")
@@ -242,7 +245,9 @@ def _read(path: Path, seen: set[str], problems: list[Problem]) -> list[Pattern]:
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         problems.append(Problem(name, "-", str(error)))
         return []
-    problems += [Problem(name, "-", f"unknown table {key!r}") for key in document if key != "pattern"]
+    problems += [
+        Problem(name, "-", f"unknown table {key!r}; known: [[pattern]]") for key in document if key != "pattern"
+    ]
     tables = document.get("pattern", [])
     if not isinstance(tables, list):
         problems.append(Problem(name, "-", "patterns are written as [[pattern]]"))

@@ -19,8 +19,7 @@ WRITTEN = frozenset({
 
 def unwritten(patterns: Sequence[Pattern]) -> list[str]:
     """Values of ``sources`` in a site's patterns that nothing built-in writes, one line of text each. An installed
-    format or receiver may write such a source, and so may a sender that names its own: if any is installed, only near
-    misses of a known source are reported."""
+    format or receiver may write such a source, and so may a sender that names its own: a warning, not a fault."""
     others = any(one.group in ("faultline.formats", "faultline.receivers") for one in extensions.known())
     lines = []
     for pattern in patterns:
@@ -28,9 +27,10 @@ def unwritten(patterns: Sequence[Pattern]) -> list[str]:
             continue
         for source in sorted(pattern.sources - WRITTEN):
             near = get_close_matches(source, sorted({*WRITTEN, *GROUPS}), n=1)
-            if near or not others:
-                hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted({*WRITTEN, *GROUPS}))}"
-                lines.append(
-                    f"catalogue: {pattern.file}: {pattern.id}: no line that Faultline reads is of source {source!r}; {hint}"
-                )
+            hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted({*WRITTEN, *GROUPS}))}"
+            if others and not near:
+                hint += ", and what installed formats and receivers write"
+            lines.append(
+                f"catalogue: {pattern.file}: {pattern.id}: no line that Faultline reads is of source {source!r}; {hint}"
+            )
     return lines

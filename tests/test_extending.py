@@ -6,6 +6,7 @@ the examples by their entry points only: one runs the commands that the sections
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -24,7 +25,11 @@ from typing import Any, NamedTuple
 import pytest
 
 from collector.receivers.base import Run
+from correlator.edges import load as edges
 from correlator.edges.scopes import SCOPES
+from correlator.model.nouns import Revision
+from parsers.documents.document import Gathered
+from queries.kql.functions import declaration
 from tests.collector.running import Running
 from web.reading import Reader
 
@@ -249,8 +254,35 @@ def test_the_project_file_declares_what_the_sections_show() -> None:
 
 
 def test_every_scope_is_listed() -> None:
-    listed = re.findall(r"^\| `(.+)` \|", section("A causal edge"), re.MULTILINE)
+    listed = re.findall(r"^\| `(.+)` \|", section("A causal edge").split("| scope |")[1].split("\n\n")[0], re.MULTILINE)
     assert sorted(listed) == sorted(SCOPES) and len(listed) == len(set(listed))
+
+
+def test_every_key_of_an_edge_is_listed() -> None:
+    shown = {key for table in blocks("A causal edge", "toml") for key in tomllib.loads(table)["edge"][0]}
+    table = section("A causal edge").split("| key |")[1].split("\n\n")[0]
+    rows = re.findall(r"^\| (`.+?`) \|", table, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert shown | listed == edges._KEYS - {"judged"}  # that one is written by Faultline
+
+
+def test_every_letter_of_an_argument_is_explained() -> None:
+    (explained,) = re.findall(r"The letters are (.*?)\. `s\?`", " ".join(section("A KQL function").split()))
+    assert sorted(re.findall(r"`(\w)` \w", explained)) == sorted(set("sSzxlnrimbtpgdDha"))
+    assert all(declaration._ARGUMENT.fullmatch(f"{letter}?") for letter in re.findall(r"`(\w)` \w", explained))
+
+
+def test_the_calls_that_are_shown_have_the_arguments_of_the_code() -> None:
+    shown = dict(re.findall(r"^    found\.(\w+)\((.*?)\)", section("A document"), re.MULTILINE))
+    assert list(shown) == ["keep", "keep_unread", "sample"]
+    for name, arguments in shown.items():
+        there = inspect.signature(getattr(Gathered, name)).parameters
+        for one in arguments.split(", "):
+            word, _, default = one.lstrip("*").partition("=")
+            assert word in there and (there[word].default is None) == (default == "None"), (name, one)
+    assert "`Revision(of=fact, fact=better)`" in section("A kind of fact") and {
+        *inspect.signature(Revision).parameters
+    } == {"of", "fact"}
 
 
 def test_check_counts_what_is_installed(used: dict[str, Any]) -> None:
@@ -317,6 +349,7 @@ def test_a_receiver_takes_lines_which_can_be_queried(served: Running) -> None:
     shown = " ".join(section("A receiver").split())
     kql = re.search(r"faultline query '([^']*)' --server", shown)
     assert kql and curl(served, "A receiver") == (200, {"status": "stored"})
+    assert served.post("/bmc/localhost", b"Fan 3 failed")[0] == 422
     found = until(120, lambda: served.query(kql[1]))
     assert [row[1:] for row in found] == [["gpu02", "Fan 3 failed"]]
 
@@ -325,6 +358,7 @@ def test_a_dashboard_shows_the_rows_of_its_panels(served: Running) -> None:
     """Those of the receiver, whose test is above; asked for again, the same batch is stored once more."""
     curl(served, "A receiver")
     (address,) = re.findall(r"`http://localhost:8514(/dashboards/\w+)`", section("A dashboard"))
+    assert f"curl 'http://localhost:8514{address}?tables=yes'" in section("A dashboard")
 
     def page() -> str:
         text = served.get(f"{address}?from=&to=&tables=yes")[1].decode()

@@ -325,7 +325,7 @@ def test_breaking_a_built_in_example_is_noticed(path: Path, tmp_path: Path) -> N
         ({"window": "[0s, SlurmTimeout]"}, "SlurmTimeout"),
         ({"window": "[60s, 0s]"}, "ends before it begins"),
         ({"prior": 1.5}, "not in (0, 1]"),
-        ({"requires": ["good luck"]}, "unknown requirement 'good luck'"),
+        ({"requires": ["good luck"]}, "unknown requirement 'good luck'; known: a step lost its node, "),
         ({"wndow": "x"}, "unknown key 'wndow'"),
         ({"cause": ["run.failed"], "effect": ["job.comm_error"]}, "cycle"),
     ],

@@ -276,7 +276,12 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     found += [reason for key in ("cause", "effect") for reason in _unknown_kinds(key, entry[key])]
     if entry["scope"] not in scopes.scopes():
         found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.scopes()))}")
-    found += [f"unknown requirement {r!r}" for r in entry.get("requires", ()) if r not in conditions()]
+    known = conditions()
+    found += [
+        f"unknown requirement {r!r}; known: {', '.join(sorted(known))}"
+        for r in entry.get("requires", ())
+        if r not in known
+    ]
     if entry.get("density", "even") not in DENSITIES:
         found.append(f"unknown density {entry['density']!r}; known: {', '.join(DENSITIES)}")
     for key in ("prior", "judged"):

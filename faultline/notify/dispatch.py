@@ -52,6 +52,8 @@ class Target:
     least_confidence: float = 0.0
     sources: bool = True
     forgeries: bool = True
+    #: The entry point of its notifier in messages; None for a built-in one.
+    brought_by: str | None = None
     failed: int = 0
     not_before: float = 0.0
     trouble: str | None = None
@@ -117,7 +119,8 @@ class Dispatcher(Collector):
             target.not_before = self.monotonic() + wait
             trouble = f"{type(error).__name__}: {error}"
             if trouble != target.trouble:
-                log.warning("a notification was not taken; it is tried again", target=target.name, error=trouble)
+                by = {"extension": target.brought_by} if target.brought_by else {}
+                log.warning("a notification was not taken; it is tried again", target=target.name, error=trouble, **by)
             target.trouble = trouble
             self._count(target, "failed")
             return False

@@ -48,7 +48,7 @@ def test_every_severity_of_a_line_may_be_named(severity: str, tmp_path: Path) ->
         (["syslogg"], False, ["of source 'syslogg'; did you mean 'syslog'?"]),
         (["syslog", "slurmctl", "kernell"], False, ["of source 'kernell'; did", "of source 'slurmctl'; did you mean 'slurmctld'?"]),
         (["harbour"], False, ["of source 'harbour'; there is bmc, central, "]),
-        (["harbour"], True, []),  # the package's own format may write it
+        (["harbour"], True, [", ufm, and what installed formats and receivers write"]),  # the package's own format may write it
         (["syslogg"], True, ["of source 'syslogg'; did you mean 'syslog'?"]),
     ],
 )  # fmt: skip
@@ -80,7 +80,8 @@ def test_check_reports_a_source_that_nothing_writes_and_calls_it_no_fault(
     config = tmp_path / "faultline.toml"
     config.write_text(f"patterns = [{str(site(tmp_path, sources=['syslogg']))!r}]\n")
     assert check_all(config, None) == 0
-    assert "\nOPEN   catalogue: " in (out := capsys.readouterr().out) and "did you mean 'syslog'?" in out
+    assert " 0 wrong, 1 of a source that nothing built-in writes (OPEN, below)\n" in (out := capsys.readouterr().out)
+    assert "\nOPEN   catalogue: " in out and "did you mean 'syslog'?" in out
 
 
 LINE = b"Nov 24 09:12:01 pwr01 upsmond: ups: mains lost on ups02"
@@ -126,3 +127,28 @@ def test_explain_says_when_the_writer_may_not_report_the_event(
     assert [text.split(" (")[0] for text in said if "claims" in text] == ([claims] if claims else [])
     event = parser.parse([line], Origin(source=source))["event"][0]
     assert f"event {event}: pattern" in said[1] and (event == "other") == bool(claims)
+
+
+@pytest.mark.parametrize(
+    ("example", "says"),
+    [
+        ({"job_id": "999"}, "example has an unknown key 'job_id'; known: line, source, entities"),
+        ({"entities": {"job": "7"}}, "example gives job=None, not '7': 'ups: mains lost on ups02'; it gives device"),
+        ({"entities": {"device": "ups03"}}, "example gives device='ups02', not 'ups03': 'ups: mains lost on ups02'"),
+    ],
+)
+def test_what_an_example_cannot_have_is_refused_with_what_it_can(
+    example: dict[str, object], says: str, tmp_path: Path
+) -> None:
+    path = site(tmp_path)
+    table = {"line": "ups: mains lost on ups02", **example}
+    texts = ", ".join(f"{k} = {v!r}".replace("{'", "{ ").replace("': ", " = ") for k, v in table.items())
+    path.write_text(path.read_text().replace("example = 'ups: mains lost on ups02'", f"example = {{ {texts} }}"))
+    (problem,) = patterns.load([path]).check()
+    assert str(problem) == f"{path}: site-ups: {says}"
+
+
+def test_another_table_is_refused_with_the_one_that_there_is(tmp_path: Path) -> None:
+    path = site(tmp_path)
+    path.write_text(path.read_text() + "[[header]]\nname = 'ups'\n")
+    assert str(patterns.load([path]).check()[0]) == f"{path}: -: unknown table 'header'; known: [[pattern]]"

@@ -144,7 +144,10 @@ def _wrong(overload: Template | Body) -> str:
     kinds = overload.arguments.split()
     for kind in kinds:
         if not _ARGUMENT.fullmatch(kind):
-            return f"{kind!r} is no kind of argument; there is s S z x l n r i m b t p g d D h a, with ? or * behind it"
+            return (
+                f"{kind!r} is no kind of argument; there is s S z x l n r i m b t p g d D h a, with ? or * behind it; "
+                "separate arguments by blanks"
+            )
     if overload.result.removesuffix("!") not in _RESULTS:
         return f"{overload.result!r} is no type of a result; there is {', '.join(sorted(_RESULTS))}"
     if isinstance(overload, Template) and not any(kind.endswith("*") for kind in kinds):

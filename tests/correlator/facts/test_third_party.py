@@ -124,6 +124,15 @@ def test_the_generated_docs_have_its_row(site: Path, tmp_path: Path) -> None:
     assert "| tray still wet | The tray was not dried before the run ended. |\n" in edges
 
 
+def test_the_docs_can_be_generated_for_a_module_without_a_docstring(site: Path, tmp_path: Path) -> None:
+    bare = tmp_path / "site"
+    shutil.copytree(site, bare, ignore=shutil.ignore_patterns("__pycache__"))
+    module = bare / "coolant_leak" / "__init__.py"
+    module.write_text(module.read_text().split("\n", 2)[2])
+    run(bare, "docs/generate.py", "--to", str(tmp_path / "pages"))
+    assert "\n## coolant_leak\n\n### coolant.leak\n" in (tmp_path / "pages" / "kinds.md").read_text()
+
+
 def test_the_committed_docs_do_not_depend_on_what_is_installed(site: Path) -> None:
     run(site, "docs/generate.py", "--check")
 

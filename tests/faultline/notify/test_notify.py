@@ -13,11 +13,12 @@ from socket import gethostname
 from typing import Any, ClassVar
 
 import pytest
+import structlog
 
 from correlator.model.false_lines import FORGED
 from faultline.config import validate
 from faultline.failure import CommandError
-from faultline.notify import notifiers
+from faultline.notify import GROUP, notifiers
 from faultline.notify.dispatch import MOST, REMEMBERED, RETRY_S, Dispatcher, Target
 from faultline.notify.email import mail
 from faultline.notify.incident_news import SETTLE_S, WITHDRAW_S
@@ -25,6 +26,7 @@ from faultline.notify.message import Message
 from faultline.notify.silence_news import BACK_S, GATHER, SILENT_S
 from faultline.notify_targets import dispatcher_of
 from faultline.service import Service
+from parsers import extensions
 from store.duckdb.store import DuckStore
 from tests.correlator.rows import concluded
 from web.metrics import exposition
@@ -179,6 +181,22 @@ def test_two_incidents_that_turn_out_as_one_end_one_of_two_threads(store: DuckSt
         connection.execute("DELETE FROM model.incidents WHERE incident_id = ?", [name])
     assert ears.round() == [] and ears.round(WITHDRAW_S) == [("withdrawn", name)]
     assert "it is part of I-other" in ears.heard[-1].title and ears.heard[-1].link.endswith("/I-other")
+
+
+def test_a_failing_notifier_of_a_package_is_logged_with_its_entry_point(
+    store: DuckStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    point = extensions.Extension(GROUP, "wall", "our_package.wall:WALL", "our-package")
+    monkeypatch.setattr(extensions, "_brought", {(GROUP, "webhook"): point})
+    options: dict[str, Any] = {"webhook": {"url": "http://x"}, "command": {"command": ["x"]}}
+    config = validate({"notify": [{"kind": kind, "options": given} for kind, given in options.items()]}, "test")
+    by = [target.brought_by for target in dispatcher_of(config, store, list).targets]
+    assert by == ["notifier wall (our_package.wall:WALL) of our-package", None]
+    ears = Ears(store, brought_by=by[0])
+    ears.away = OSError("refused")
+    with structlog.testing.capture_logs() as logged:
+        ears.round()
+    assert [(line["target"], line["extension"]) for line in logged] == [("ears", by[0])]
 
 
 def test_a_target_that_is_away_is_tried_later_and_later_and_the_others_are_reported(store: DuckStore) -> None:
