@@ -46,7 +46,8 @@ def utc_of(wall: datetime, zone: ZoneInfo) -> datetime:
 
 def utc_within(wall: datetime, zone: ZoneInfo) -> datetime:
     """``utc_of`` for an answer that must be exact: raises ``OverflowError`` at the edges of the calendar."""
-    return wall.replace(tzinfo=zone, fold=0).astimezone(UTC).replace(tzinfo=None)
+    offset = wall.replace(tzinfo=zone, fold=0).utcoffset()
+    return wall.replace(tzinfo=None, fold=0) - (offset or timedelta())
 
 
 def wall_of(moment: datetime, zone: ZoneInfo) -> datetime:

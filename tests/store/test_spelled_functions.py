@@ -14,8 +14,8 @@ from tests.syntax_trees import nodes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 STANDARD = {
-    "abs", "coalesce", "concat", "count", "floor", "lag", "lead", "length", "lower", "max", "min", "nullif", "rank", "round", "row_number", "sum",
-    "trim", "upper",
+    "abs", "coalesce", "concat", "count", "floor", "lag", "lead", "length", "lower", "max", "min", "nullif", "rank", "round", "row_number",
+    "substring", "sum", "trim", "upper",
 }  # fmt: skip
 
 
