@@ -14,7 +14,7 @@ LIST = Path(__file__).with_suffix(".toml")
 #: Functions that a framework calls by what decorates them: routes, commands, validators, dialects.
 CALLED = (
     "@*.get", "@*.post", "@*.put", "@*.delete", "@*.middleware", "@*.exception_handler", "@*.command", "@*.add_middleware",
-    "@*field_validator", "@*model_validator", "@compiles", "@CONDITIONS.named",
+    "@*field_validator", "@*model_validator", "@compiles", "@CONDITIONS.named", "@SCOPES.named",
 )  # fmt: skip
 
 

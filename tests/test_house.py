@@ -15,6 +15,7 @@ import pytest
 
 from benchmarks import dead_names, house
 from correlator.edges import load
+from correlator.edges import scopes as places
 from correlator.edges.conditions import registry as requirements
 from correlator.edges.conditions.declaration import declared
 from correlator.edges.conditions.registry import CONDITIONS
@@ -419,11 +420,23 @@ def test_every_requirement_is_declared_beside_its_test_and_says_what_it_means() 
     assert (bare.name, bare.summary, bare.test) == ("tray still wet", "The tray is wet.", wet)
 
 
-def test_a_requirements_name_is_written_beside_its_test_only() -> None:
-    """What depends on a requirement is a field of its declaration; edges name it in their files."""
-    names = CONDITIONS.keys() - {"several nodes"}  # a place is called that as well (facts/environment)
-    beside = ROOT / "correlator/edges/conditions"
-    mentioning = [p for p in sources() if p.parent != beside and any(f'"{n}"' in p.read_text("utf-8") for n in names)]
+def test_every_scope_is_declared_beside_its_test_and_says_what_it_means() -> None:
+    """A package may bring a bare function here too."""
+    for name, scope in SCOPES.items():
+        assert scope.name == name and scope.summary.endswith("."), name
+        assert scope.test.__module__ == places.__name__, name
+    assert len({scope.test for scope in SCOPES.values()}) == len(SCOPES)
+    tables = [name for name, value in vars(places).items() if isinstance(value, dict) and not name.startswith("__")]
+    assert tables == ["SCOPES"], "what depends on a scope is a field of its declaration"
+
+
+def test_a_scopes_or_requirements_name_is_written_beside_its_test_only() -> None:
+    """What depends on one is a field of its declaration; edges name it in their files."""
+    names = (CONDITIONS.keys() | SCOPES.keys()) - {
+        "several nodes"
+    }  # a place is called that as well (facts/environment)
+    beside = {*(ROOT / "correlator/edges/conditions").iterdir(), Path(places.__file__)}
+    mentioning = [p for p in sources() if p not in beside and any(f'"{n}"' in p.read_text("utf-8") for n in names)]
     elsewhere = [
         f"{path.relative_to(ROOT)}:{node.lineno} {node.value!r}"
         for path in mentioning

@@ -15,8 +15,9 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from correlator.edges import scopes
 from correlator.edges.conditions.registry import conditions
+from correlator.edges.scopes import former as former_scopes
+from correlator.edges.scopes import scopes
 from correlator.edges.window_values import example_values
 from correlator.facts.registry import kinds as kinds_of_facts
 from correlator.model.nouns import PRIOR_RUNS, Edge
@@ -203,8 +204,8 @@ def _add(
 def _with_names_of_today(table: dict[str, Any]) -> dict[str, Any]:
     """An edge without former names of its scope and requirements. Values of wrong types are left to the checks."""
     scope, requires = table.get("scope"), table.get("requires")
-    if isinstance(scope, str) and scope in scopes.FORMER:
-        table = table | {"scope": scopes.FORMER[scope]}
+    if isinstance(scope, str) and (today := former_scopes().get(scope)):
+        table = table | {"scope": today}
     former = {one.formerly: name for name, one in conditions().items() if one.formerly}
     if isinstance(requires, list) and any(isinstance(r, str) and r in former for r in requires):
         table = table | {"requires": [former.get(r, r) if isinstance(r, str) else r for r in requires]}
@@ -259,9 +260,8 @@ def _edge(path: Path, entry: dict[str, Any]) -> Edge:
 
 def is_shared(entry: Mapping[str, Any]) -> bool:
     """Are other runs evidence about this edge? By its scope, unless it sets that itself."""
-    return bool(
-        entry.get("shared", entry["scope"] in scopes.REACH.keys() - {scopes.ONE_NODE} and not entry.get("blocks"))
-    )
+    scope = scopes().get(entry["scope"])
+    return bool(entry.get("shared", scope is not None and scope.shared and not entry.get("blocks")))
 
 
 def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
@@ -274,8 +274,8 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     if found:
         return [Problem(path.name, name, reason) for reason in found]
     found += [reason for key in ("cause", "effect") for reason in _unknown_kinds(key, entry[key])]
-    if entry["scope"] not in scopes.scopes():
-        found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes.scopes()))}")
+    if entry["scope"] not in scopes():
+        found.append(f"unknown scope {entry['scope']!r}; known: {', '.join(sorted(scopes()))}")
     known = conditions()
     found += [
         f"unknown requirement {r!r}; known: {', '.join(sorted(known))}"
@@ -287,8 +287,9 @@ def _problems(path: Path, name: str, entry: dict[str, Any]) -> list[Problem]:
     for key in ("prior", "judged"):
         if not 0 < float(entry.get(key, 1)) <= 1:
             found.append(f"{key} {entry[key]} is not in (0, 1]")
-    if entry.get("shared") and entry["scope"] not in scopes.REACH:
-        found.append(f"scope {entry['scope']!r} reaches one run only; shared: {', '.join(sorted(scopes.REACH))}")
+    reaching = [name for name, scope in sorted(scopes().items()) if scope.reaches]
+    if entry.get("shared") and entry["scope"] not in reaching:
+        found.append(f"scope {entry['scope']!r} reaches one run only; shared: {', '.join(reaching)}")
     if not float(entry.get("prior_runs", PRIOR_RUNS)) > 0:
         found.append(f"prior_runs {entry['prior_runs']} is not above 0")
     try:

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
-from correlator.edges.scopes import HOSTS_OF, TOUCHED_BY
+from correlator.edges.scopes import PlacesOf, scopes
 from correlator.facts.world import World
 from correlator.model.attributes import HOSTS, RUNS, TOKEN, UNDER
 from correlator.model.fact_index import FactsInTime
@@ -27,7 +27,7 @@ class Candidates:
 
     def __init__(self, world: World, facts: Mapping[str, list[Fact]], edges: Iterable[Edge]) -> None:
         """``facts``: by kind, each in order of time."""
-        self._world, self._facts = world, facts
+        self._world, self._facts, self._scopes = world, facts, scopes()
         on_place: dict[tuple[str, str | None], list[Fact]] = defaultdict(list)
         #: The hosts that facts of a kind are on: those of most runs have none.
         self._hosts: dict[str, set[str]] = defaultdict(set)
@@ -45,9 +45,9 @@ class Candidates:
 
     def kinds_for(self, edge: Edge, kinds: Sequence[str], effect: Fact, asked: Places) -> Sequence[str]:
         """Those of the cause kinds of an edge that are on hosts that its scope demands; all, if it demands none."""
-        if edge.scope not in HOSTS_OF:
+        if (on_hosts := self._scopes[edge.scope].on_hosts) is None:
             return kinds
-        hosts = asked.of(edge.scope, self._world, effect)
+        hosts = asked.of(on_hosts, self._world, effect)
         return [kind for kind in kinds if not self._hosts[kind].isdisjoint(hosts)] if hosts else ()
 
     def among(self, edge: Edge, kind: str, effect: Fact, early: float, late: float, asked: Places) -> list[Fact]:
@@ -55,15 +55,16 @@ class Candidates:
 
         May include a few that are not in scope, never fewer than are. ``asked`` keeps the places of one effect.
         """
-        if edge.scope == "same run":
+        scope = self._scopes[edge.scope]
+        if scope.own_run:
             return self._on_place.between((kind, effect.run), early, late)
-        if edge.scope in HOSTS_OF:
-            hosts = asked.of(edge.scope, self._world, effect) or ()
+        if scope.on_hosts:
+            hosts = asked.of(scope.on_hosts, self._world, effect) or ()
             found = [f for host in hosts for f in self._on_place.between((kind, host), early, late)]
             return sorted(found, key=_key) if len(found) > 1 and len(hosts) > 1 else found
-        if edge.scope not in TOUCHED_BY or len(self._facts.get(kind, ())) <= FEW:
+        if scope.touching is None or len(self._facts.get(kind, ())) <= FEW:
             return self._when.between(kind, early, late)
-        places = asked.of(edge.scope, self._world, effect)
+        places = asked.of(scope.touching, self._world, effect)
         if places is None:
             return self._when.between(kind, early, late)
         self._know(kind)
@@ -82,14 +83,14 @@ class Candidates:
 
 
 class Places:
-    """The places that the scopes of edges demand of the causes of one effect; each scope is asked once."""
+    """The places that the scopes of edges demand of the causes of one effect. Several scopes ask the same: it is answered
+    once."""
 
     def __init__(self) -> None:
-        self._known: dict[object, list[str] | None] = {}
+        self._known: dict[PlacesOf, list[str] | None] = {}
 
-    def of(self, scope: str, world: World, effect: Fact) -> list[str] | None:
+    def of(self, ask: PlacesOf, world: World, effect: Fact) -> list[str] | None:
         """None: any place."""
-        ask = HOSTS_OF.get(scope) or TOUCHED_BY[scope]  # several scopes ask the same
         if ask not in self._known:
             places = ask(world, effect)
             self._known[ask] = None if places is None else sorted(set(places))

@@ -44,7 +44,7 @@ class EdgeFit:
         """Would the edge explain the effect, by scope, window and requirements?"""
         low, high, _ = self.window(edge, effect)
         return (
-            self.scopes[edge.scope](self._world, cause, effect)
+            self.scopes[edge.scope].test(self._world, cause, effect)
             and outside(edge, cause, effect, low, high)[0] <= 3 * sigma_of(cause, effect)
             and not self.too_late(edge, cause, effect, low)
             and all(self.conditions[name](self._world, cause, effect) is None for name in edge.requires)

@@ -26,7 +26,7 @@ from math import inf
 from operator import attrgetter
 from typing import Protocol
 
-from correlator.edges.scopes import ONE_NODE, REACH
+from correlator.edges.scopes import Scope, scopes
 from correlator.facts.links.kinds import LINK_OUTAGE, PLANE_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.registry import kind_of
 from correlator.facts.world import World
@@ -196,10 +196,10 @@ class Exposed:
         """What became of the other runs that ``cause`` reached; None if it could not have ended any other."""
         if not edge.shared:
             return None
-        group = self._group(cause)
-        if edge.scope == ONE_NODE and len(group) == 1:
+        group, scope = self._group(cause), scopes()[edge.scope]
+        if len(group) == 1 and not scope.reaches_alone:
             return None
-        hosts, runs = self._reached(edge, group)
+        hosts, runs = self._reached(scope, group)
         self.looks.append(
             Look(effect.start, cause.start, effect.start + RAN_ON_S, hosts, hosts - self.world.reporting_hosts)
         )
@@ -224,7 +224,7 @@ class Exposed:
         if not hit and not survived and not before:
             return None
         factor = factor_of(edge, len(hit), len(survived) + before)
-        return Others(tuple(hit), tuple(survived), _where(edge, group), factor, len(some), len(near), before)
+        return Others(tuple(hit), tuple(survived), _where(scope, group), factor, len(some), len(near), before)
 
     def _went_through(self, edge: Edge, cause: Fact, effect: Fact) -> int:
         """How often the run survived the same cause shortly before, where the edge would have explained its end.
@@ -296,10 +296,10 @@ class Exposed:
             )
         ), inf)  # fmt: skip
 
-    def _reached(self, edge: Edge, group: Sequence[Fact]) -> tuple[frozenset[str], RunsInTime]:
-        key = (id(group[0]), edge.scope)
+    def _reached(self, scope: Scope, group: Sequence[Fact]) -> tuple[frozenset[str], RunsInTime]:
+        key = (id(group[0]), scope.name)
         if key not in self._runs:
-            hosts = frozenset(h for f in group for h in REACH[edge.scope](self.world, f))
+            hosts = frozenset(h for f in group if scope.reaches for h in scope.reaches(self.world, f))
             some = {r.key: r for h in sorted(hosts) for r in self.world.runs_on.get(h, ())}
             self._runs[key] = (hosts, RunsInTime(list(some.values())))
         return self._runs[key]
@@ -353,8 +353,8 @@ def _ended_with(run: Run, down: Fact) -> bool:
     return run.end is None or abs(run.end - down.start) <= WITH_NODE_S
 
 
-def _where(edge: Edge, group: Sequence[Fact]) -> str:
+def _where(scope: Scope, group: Sequence[Fact]) -> str:
     top = group[0]
     if reach := kind_of(top.kind).reach:
         return reach(top)
-    return "of the cluster" if edge.scope == "controller's own link" else f"on {top.host}"
+    return scope.reached or f"on {top.host}"

@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from correlator.edges.conditions.links import name_of
-from correlator.edges.scopes import OUTSIDE, WhyOutside
+from correlator.edges.scopes import WhyOutside
 from correlator.evidence.candidates import Candidates, Places
 from correlator.evidence.chains import Chain, Evidence, Rejection
 from correlator.evidence.edge_fit import EdgeFit, outside, sigma_of
@@ -189,7 +189,8 @@ class Weigher:
                 continue  # as nearly always
             low, high, settled = self.window(edge, effect)
             early, late = listed_from(effect, high), effect.start - low + high + 2 * NEAR_MISS_S
-            holds, outside_of = self._fit.scopes[edge.scope], OUTSIDE.get(edge.scope)
+            scope = self._fit.scopes[edge.scope]
+            holds, outside_of = scope.test, scope.outside
             for kind in kinds:
                 for cause in self._candidates.among(edge, kind, effect, early, late, places):
                     if cause is effect:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from correlator.edges.scopes import OUTSIDE, scopes
+from correlator.edges.scopes import scopes
 from correlator.edges.window_values import derived_values
 from correlator.evidence.weigh import listed_from
 from correlator.facts.world import World
@@ -92,7 +92,7 @@ def _asked(world: World, edges: Iterable[Edge], since: float, reach: float) -> I
     values_of_all = derived_values(world.site.values_for(None), None)
     late: dict[tuple[str, ...], list[Fact]] = {}
     for edge in edges:
-        if edge.scope == "same run":  # the run's own lines are read however old they are
+        if scopes()[edge.scope].own_run:  # the run's own lines are read however old they are
             continue
         if edge.effect not in late:
             effects = [f for f in world.facts_of(*edge.effect) if f.start - reach >= since]
@@ -125,9 +125,10 @@ def _may_link(world: World, one: Asked, cause: Fact) -> bool:
     last = cause.start if cause.end is None else max(cause.start, cause.end)
     if last < one.early:
         return False
-    outside = OUTSIDE.get(edge.scope)
-    within = scopes()[edge.scope](world, cause, effect)
-    return within or (outside is not None and outside(world, cause, effect) is not None)
+    scope = scopes()[edge.scope]
+    return scope.test(world, cause, effect) or (
+        scope.outside is not None and scope.outside(world, cause, effect) is not None
+    )
 
 
 def _together(facts: Iterable[Fact]) -> list[tuple[float, float]]:

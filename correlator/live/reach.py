@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from correlator.edges.scopes import scopes
 from correlator.edges.window_values import derived_values
 from correlator.live.merge import longest_logged_timeout
 from correlator.live.state import LiveConclusions, index_of
@@ -32,7 +33,7 @@ def longest_window(known: LiveConclusions, edges: Iterable[Edge]) -> float:
     values = derived_values(memory.basis.site.values_for(None), None)
     logged_timeout = longest_logged_timeout(by_kind(known.result.facts))
     values["PrintedTimeout"] = windows.Value(0.0, max(logged_timeout, 1800.0))
-    highs = [windows.window(e.window, values)[1] for e in edges if e.scope != "same run"]
+    highs = [windows.window(e.window, values)[1] for e in edges if not scopes()[e.scope].own_run]
     longest = max((h for h in highs if h <= LONGEST_S), default=0.0)
     known.memory = replace(memory, longest=longest, logged_timeout=logged_timeout)
     return longest

@@ -184,9 +184,9 @@ def _hop_text(world: World, hop: Hop) -> str:
 
 def _why_untried(world: World, case: Case, causes: Iterable[Fact], effects: Sequence[Fact]) -> list[str]:
     """Why nothing was tried: the scope, or too much time between them."""
-    scope = scopes()[case.edge.scope]
+    within = scopes()[case.edge.scope].test
     pairs = [(cause, effect) for cause in causes for effect in effects if cause is not effect]
-    joined = [(c, e) for c, e in pairs if scope(world, c, e)]
+    joined = [(c, e) for c, e in pairs if within(world, c, e)]
     if not joined:
         return [f"none of its facts are related by the scope {case.edge.scope!r}"]
     return [f"{_name(world, e)} came {e.start - c.start:.1f} s after {describe_cause(world, c)}, far from {case.edge.window}" for c, e in joined[:3]]  # fmt: skip

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypedDict
 
 from correlator.edges.conditions.declaration import Conditions
-from correlator.facts.world import World
+from correlator.edges.scopes import Scopes
+from correlator.facts.world import World, run_of
 from correlator.model.kinds import Cause, Kind, Lane
 from correlator.model.nouns import Fact
 
@@ -46,6 +48,30 @@ CONDITIONS = Conditions()
 def still_wet(world: World, cause: Fact, effect: Fact) -> str | None:
     dried = [e for e in world.kinds("coolant.dried") if e.host == cause.host and cause.start < e.time < effect.start]
     return f"{cause.attrs['tray']} of {cause.host} was dry again" if dried else None
+
+
+SCOPES = Scopes()
+
+
+def nodes_of_run(world: World, effect: Fact) -> Iterable[str]:
+    run = run_of(world, effect)
+    return run.nodes if run else ()
+
+
+def wet_nodes(world: World, cause: Fact) -> Iterable[str]:
+    """The tray's own node: the next tray has its own pan."""
+    return [cause.host] if cause.host else []
+
+
+@SCOPES.named(
+    "under the tray",
+    "The run is on the node of the tray.",
+    on_hosts=nodes_of_run,
+    reaches=wet_nodes,
+    reached="under that tray",
+)
+def under_the_tray(world: World, cause: Fact, effect: Fact) -> bool:
+    return cause.host in nodes_of_run(world, effect)
 
 
 LANES = (Lane("cooling", "Cooling", after="gpu"),)

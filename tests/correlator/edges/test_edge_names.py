@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from correlator.edges import load
+from correlator.edges import load, scopes
 from correlator.edges.conditions.declaration import Condition, declared
+from correlator.edges.scopes import Scope
 from correlator.facts import registry
 from correlator.facts.world import World
+from correlator.model.nouns import Fact
 from correlator.selftest import situations
 from faultline.checking import check_all
 from parsers import extensions
@@ -53,6 +57,57 @@ def test_a_packages_requirement_has_the_name_that_edges_use() -> None:
     found = declared("tray still wet", offered)
     assert (found.name, found.summary, found.formerly) == ("tray still wet", "The tray is wet.", "wet tray")
     assert declared("other name", offered) is offered
+
+
+def same_rack(world: World, cause: Fact, effect: Fact) -> bool:
+    """The cause and the effect are in one rack.
+
+    The first two digits of a node's name are its rack.
+    """
+    return str(cause.host)[:4] == str(effect.host)[:4]
+
+
+def test_a_packages_scope_may_be_a_bare_function_or_say_all_that_depends_on_it() -> None:
+    bare = scopes.declared("same rack", same_rack)
+    assert bare == Scope("same rack", "The cause and the effect are in one rack.", same_rack) and not bare.shared
+    offered = Scope("other name", "Both are in one rack.", same_rack, reaches=lambda world, cause: ["gx01"])
+    found = scopes.declared("same rack", offered)
+    assert (found.name, found.summary, found.reaches, found.shared) == (
+        "same rack",
+        offered.summary,
+        offered.reaches,
+        True,
+    )
+    assert scopes.declared("other name", offered) is offered
+    assert not replace(offered, reaches_alone=False).shared
+
+
+def test_an_edge_may_use_all_that_a_packages_scope_declares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its former name, too, unless that is a name of today: no package gives built-in edges another scope."""
+    offered = Scope(
+        "same rack", "Both are in one rack.", same_rack, reaches=lambda world, cause: ["gx01"], formerly="one rack"
+    )
+    theirs = {"same rack": offered, "bare": same_rack, "taking": replace(offered, name="taking", formerly="same node")}
+    before = registry.subjects()
+    monkeypatch.setattr(registry, "subjects", lambda: (*before, SimpleNamespace(SCOPES=theirs)))
+    scopes.scopes.cache_clear()
+    try:
+        files = [
+            site(tmp_path, scope, id=scope, scope=scope) for scope in ("same rack", "one rack", "bare", "same node")
+        ]
+        found, problems = load.load(files)
+        edges = {edge.id: (edge.scope, edge.shared) for edge in found if edge.file in {path.name for path in files}}
+        _, refused = load.load([site(tmp_path, id="alone", scope="bare", shared=1)])
+    finally:
+        scopes.scopes.cache_clear()
+    assert problems == [] and edges == {
+        "same rack": ("same rack", True), "one rack": ("same rack", True), "bare": ("bare", False),
+        "same node": ("same node", False),
+    }  # fmt: skip
+    assert [p.reason for p in refused] == [
+        "scope 'bare' reaches one run only; shared: controller's own link, node in allocation, node under switch, "
+        "run used the storage, same node, same rack, taking"
+    ]
 
 
 def test_check_fails_on_it(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from correlator.edges import scopes
-from correlator.edges.scopes import SCOPES, TOUCHED_BY
+from correlator.edges.scopes import SCOPES
 from correlator.evidence import candidates
 from correlator.evidence.candidates import places_of
 from correlator.evidence.weigh import Weigher
@@ -37,22 +38,24 @@ def facts(draw: st.DrawFn) -> Fact:
     return Fact(kind, 1.0, 2.0, 0.5, draw(name), draw(st.sampled_from(["work-OST0001", "ib0", None])), draw(runs), cast("Any", attrs))  # fmt: skip
 
 
-@pytest.mark.parametrize("scope", sorted(TOUCHED_BY))
+@pytest.mark.parametrize("scope", sorted(name for name, scope in SCOPES.items() if scope.touching))
 @given(cause=facts(), effect=facts(), on=nodes, controllers=nodes)
 def test_what_is_in_scope_touches_a_place_that_the_scope_names(
     scope: str, cause: Fact, effect: Fact, on: list[str], controllers: list[str]
 ) -> None:
     there = {key: Run(key, int(key), 0, "FAILED", tuple(on), 0.0, 0.0, 1.0, {"work_dir": ""}) for key in ("12", "7")}
     world = cast("World", SimpleNamespace(run=there, controllers=frozenset(controllers), site=Site("c", {})))
-    if SCOPES[scope](world, cause, effect):
-        places = TOUCHED_BY[scope](world, effect)
+    touching = SCOPES[scope].touching
+    if touching and SCOPES[scope].test(world, cause, effect):
+        places = touching(world, effect)
         assert places is None or not places_of(cause).isdisjoint(places)
 
 
-def test_every_scope_but_three_is_looked_up_by_place() -> None:
-    """A new scope that holds on certain hosts only should say so."""
-    anywhere = {"whole cluster", "node or partition of the run", "same run"}
-    assert set(SCOPES) - anywhere == TOUCHED_BY.keys() | scopes.HOSTS_OF.keys()
+def test_every_scope_but_two_is_looked_up_by_place() -> None:
+    """A new scope that holds on certain hosts only should say so, in one way."""
+    ways = {name: [bool(s.on_hosts), bool(s.touching), s.own_run].count(True) for name, s in SCOPES.items()}
+    assert {name for name, count in ways.items() if not count} == {"whole cluster", "node or partition of the run"}
+    assert max(ways.values()) == 1
 
 
 @pytest.mark.parametrize(
@@ -95,9 +98,9 @@ def test_a_storm_is_tested_in_proportion_to_its_faults(monkeypatch: pytest.Monke
 
         def counted(there: World, cause: Fact, effect: Fact, jobs: int = jobs) -> bool:
             asked[jobs] += 1
-            return real(there, cause, effect)
+            return real.test(there, cause, effect)
 
-        monkeypatch.setattr("correlator.evidence.edge_fit.scopes", lambda counted=counted: {"run used the storage": counted})  # fmt: skip
+        monkeypatch.setattr("correlator.evidence.edge_fit.scopes", lambda counted=counted: {"run used the storage": replace(real, test=counted)})  # fmt: skip
         weigher = Weigher(world, [edge])
         found = [weigher.into(fact)[0] for fact in world.facts if fact.kind == "run.failed"]
         assert all(len(hops) == 1 and hops[0].cause.host == f"n{hops[0].effect.run}" for hops in found)

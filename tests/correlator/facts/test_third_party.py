@@ -38,17 +38,19 @@ edges = load_edges()
 leak = next(edge for edge in edges.edges if edge.id == "COOLANT1")
 lines = (Line(0.0, "gpu01", "kernel", "coolant leak detected in tray 3"), Line(30.0, "gpu01", "kernel", "coolant dried in tray 3"))
 jobs = (Job(7, "gpu[01-02]", -600.0, 60.0, "FAILED", exit_code=1), Job(8, "gpu03", -600.0, 900.0, "COMPLETED"))
+beside = Job(9, "gpu01", -600.0, 900.0, "COMPLETED")
 wet, dry = (Case("t", leak, 1, {}, True, lines=lines[:count], jobs=jobs) for count in (1, 2))
+shared = Case("t", leak, 1, {}, True, lines=lines[:1], jobs=(*jobs, beside))
 with open_store(None) as store:
-    store.add(tables_of([wet, dry], LineParser()))
-    found, other = (conclude_cluster(store, cluster_of(number), edges).result for number in (0, 1))
+    store.add(tables_of([wet, dry, shared], LineParser()))
+    found, other, third = (conclude_cluster(store, cluster_of(number), edges).result for number in (0, 1, 2))
 (incident,) = found.incidents
 start, end, last = BEGINNING, BEGINNING + timedelta(hours=1), BEGINNING
 drawn = axis.build({"document": incident}, events=[], states=[], runs=[], beats=[], start=start, end=end, t0=BEGINNING)
 lanes = [(lane["layer"], lane["label"]) for lane in drawn["lanes"]]
 versions = ({"gpu01": {"tray_firmware": old, "bios": old}} for old in ("1", "2"))
 fits = [one["name"] for one in job_software.changes(*versions, found.verdicts["7"]) if one["fits"]]
-print(json.dumps({"fits": fits, "incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
+print(json.dumps({"others": third.verdicts["7"], "fits": fits, "incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
 """
 
 
@@ -106,6 +108,12 @@ def test_a_requirement_of_its_own_rejects_it_with_a_reason(told: dict[str, Any])
     ]
 
 
+def test_its_own_scope_tells_which_other_runs_are_evidence(told: dict[str, Any]) -> None:
+    """A job that ran on beside the wet one, on the node that the scope says a cause reaches."""
+    assert told["verdict"]["chain"][0]["others"] is None
+    assert "1 other job under that tray (9) ran on" in json.dumps(told["others"])
+
+
 def test_software_that_it_names_is_said_to_fit(told: dict[str, Any]) -> None:
     assert told["fits"] == ["tray_firmware"]
 
@@ -121,6 +129,7 @@ def test_the_generated_docs_have_its_row(site: Path, tmp_path: Path) -> None:
     assert "### coolant.leak\n\nCoolant leaked into a tray of a node.\n\n- lane: cooling\n" in kinds
     assert "- user: your job died because coolant leaked into its node\n" in kinds
     assert "### COOLANT1: `coolant.leak` → `run.failed`" in edges
+    assert "| under the tray | The run is on the node of the tray. | unless the edge says `shared = false` |\n" in edges
     assert "| tray still wet | The tray was not dried before the run ended. |\n" in edges
 
 

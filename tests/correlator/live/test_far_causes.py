@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from correlator.conclusions import Basis, Conclusions
+from correlator.edges.scopes import scopes
 from correlator.edges.window_values import derived_values
 from correlator.engine import load_edges
 from correlator.evidence.weigh import NEAR_MISS_S
@@ -23,11 +26,12 @@ from tests.correlator.making import T0, world
 @pytest.mark.parametrize("rejected", [False, True], ids=["in the window of the edge", "listed as a rejected rival"])
 def test_a_tick_knows_the_causes_of_every_edge(rejected: bool, timeout: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each cause is as old as its edge allows, and was over at once."""
-    monkeypatch.setattr(far, "scopes", lambda: dict.fromkeys({e.scope for e in edges}, lambda *_: True))
+    anywhere = {name: replace(scope, test=lambda *_: True) for name, scope in scopes().items()}
+    monkeypatch.setattr(far, "scopes", lambda: anywhere)
     edges = load_edges().edges
     beyond = []
     for edge in edges:
-        if edge.scope == "same run":
+        if anywhere[edge.scope].own_run:
             continue
         for effect_kind in edge.effect:
             effect = Fact(effect_kind, T0, T0, 1.0, "n1", None, "1", with_attr(no_attrs(), TIMEOUT, timeout))
