@@ -206,7 +206,8 @@ def _with_names_of_today(table: dict[str, Any]) -> dict[str, Any]:
     scope, requires = table.get("scope"), table.get("requires")
     if isinstance(scope, str) and (today := former_scopes().get(scope)):
         table = table | {"scope": today}
-    former = {one.formerly: name for name, one in conditions().items() if one.formerly}
+    known = conditions()
+    former = {one.formerly: name for name, one in known.items() if one.formerly and one.formerly not in known}
     if isinstance(requires, list) and any(isinstance(r, str) and r in former for r in requires):
         table = table | {"requires": [former.get(r, r) if isinstance(r, str) else r for r in requires]}
     return table
