@@ -134,7 +134,8 @@ PRINTED = (
 SAID = (
     "gpu01:12:34 [5] NCCL INFO Channel 0", "gpu01:12:34 [5] x.cc:7 NCCL WARN a", "1gpu:12:34 [5] NCCL a", "12:13:14 [5] NCCL a", "gpu01:12:34 [5]NCCL a",
     "[rank3]: Traceback", "[rank3]:[E601 a", "[rank3]", "[rank3|1]: a",
-    "[rank12345678901]: a", "[trainer0]: a", "[a_b_7]: torch.a", "[a7b]: torch.a", "[_7]: torch.a", "[n1:77] *** a",
+    "[rank12345678901]: a", "[trainer0]: a", "[a_b_7]: torch.a", "[a7b]: torch.a", "[_7]: torch.a", "[n1:77] *** a", "[n1:77:1 :2] *** a", "[core.py:33] torch.a", "[n1:77] torch.a",
+    "n-1.a rank5 torch.a",
     "srun: error: n1: task 0: Killed", "12: srun: a", "12:srun: a", "  srun: a", "slurmstepd-n1: error: a",
     "Traceback (most recent call last):", "ValueError: a", "x ValueError: a", "n1 rank0 torch.a", "n1 rank 0 torch.a", "torch.cuda.OutOfMemoryError",
     "50%|###|", "a\tb", "kernel: [ 1.5] a", "kernel: a", "<a", "<5 a", "<-1>a", "<>a", "fatal: a",
