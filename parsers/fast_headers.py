@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from parsers import header_scanner, journal_scanner, prefilter, stamps
+from parsers import header_scanner, journal_scanner, prefilter
 from parsers.compiled import compiled, part
 from parsers.formats import slurm
 from parsers.formats.base import HEADER, JOB_SOURCES, SLURM, nothing, source_of_program
@@ -228,7 +228,7 @@ def _bracket(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
         return header_scanner.slurm_file(data, at, end, row, clock)
     if is_capital(data[at + 1]):
         return header_scanner.fabric_manager(data, at, row, clock)
-    return header_scanner.dmesg(data, at, row, clock)
+    return header_scanner.dmesg(data, at, end, row, clock)
 
 
 def _programs(buffer: LineBuffer, rows: Array) -> list[str | None]:
@@ -311,7 +311,7 @@ def _text(data: Array, row: Row, kind: Row) -> bool:
     if not kind.plain:
         return False
     if kind.kernel and data[row.message] == OPEN and _begins_uptime(data[row.message + 1]):
-        row.message = stamps.uptime(data, row.message, row)
+        row.message = header_scanner.uptime(data, row.message, row.message_end, row)
         if row.message < 0:
             return False
     if kind.slurm:

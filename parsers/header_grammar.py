@@ -22,6 +22,7 @@ from parsers.lines import Array
 _CLASSES = {
     "digit": "0-9", "capital": "A-Z", "small": "a-z", "day": " 0-9", "hex": "0-9a-f", "HEX": "0-9A-F", "stamp": "0-9T:.Z+-",
     "printed": "!-~", "name": r"!-9;-Z\\^-~", "blank": " ",
+    "letter": "A-Za-z", "role": "A-Za-z_", "dotted": "0-9A-Za-z_.", "host": "0-9A-Za-z_.-",
 }  # fmt: skip
 _NUMBERS = {name: number for number, name in enumerate(_CLASSES)}
 #: Per class and byte: whether the byte is in the class. No class contains a line end, a zero, or a part of a multi-byte

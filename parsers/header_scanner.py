@@ -13,7 +13,7 @@ from parsers.expression_compiler import end_of
 from parsers.formats.base import SEVERITY_WORDS, SLURM_LEVELS
 from parsers.formats.devices import NXOS_HEADER
 from parsers.formats.fabric import MANAGER_HEADER, OPENSM_BITS, OPENSM_HEADER
-from parsers.formats.kernel import KMSG_HEADER
+from parsers.formats.kernel import CALLER, KMSG_HEADER, MONOTONIC_WRITER, UPTIME_HEADER
 from parsers.formats.mnemonics import TAG
 from parsers.formats.slurm import FILE_HEADER, STEP_TAG
 from parsers.formats.structured_data import STRUCTURED_DATA
@@ -53,11 +53,9 @@ from parsers.scan import (
     digits,
     is_capital,
     is_digit,
-    is_printable,
     letters,
     meaning,
     number,
-    reads,
     words,
 )
 from parsers.stamps import NO_TIME, Clock
@@ -74,10 +72,11 @@ _MANAGER_LEVELS = words({word.upper(): SEVERITIES.index(severity) for word, seve
 _BITS = words({bits: SEVERITIES.index(severity) for bits, severity in OPENSM_BITS.items()})
 
 _priority, _bsd, _iso, _tail, _levelled_tail = map(reader, (PRIORITY, BSD_HEADER, ISO_HEADER, TAIL, LEVELLED_TAIL))
-_rfc5424, _slurm, _kmsg, _opensm, _manager, _nxos = map(
-    reader, (RFC5424_HEADER, FILE_HEADER, KMSG_HEADER, OPENSM_HEADER, MANAGER_HEADER, NXOS_HEADER)
+_rfc5424, _slurm, _kmsg, _uptime, _opensm, _manager, _nxos = map(
+    reader, (RFC5424_HEADER, FILE_HEADER, KMSG_HEADER, UPTIME_HEADER, OPENSM_HEADER, MANAGER_HEADER, NXOS_HEADER)
 )
 _structured_data, _step_tag, _mnemonic_tag = map(end_of, (f"(?s){STRUCTURED_DATA}", STEP_TAG, TAG))
+_caller, _monotonic_writer = map(end_of, (CALLER, MONOTONIC_WRITER))
 
 
 @part
@@ -230,15 +229,6 @@ def slurm_level(data: Array, at: int, default: int) -> int:
 
 
 @part
-def _name_end(data: Array, at: int) -> int:
-    """Where the name of a host or program ends: it contains neither colons nor brackets."""
-    end = at
-    while is_printable(data[end]) and data[end] != COLON and data[end] != OPEN and data[end] != CLOSE:
-        end += 1
-    return end
-
-
-@part
 def kmsg(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
     """``priority,sequence,microseconds,flags;message`` in the format of /dev/kmsg."""
     places = _kmsg(data, at)
@@ -259,10 +249,10 @@ def kmsg(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
 
 
 @part
-def dmesg(data: Array, at: int, row: Row, clock: Clock) -> bool:
+def dmesg(data: Array, at: int, end: int, row: Row, clock: Clock) -> bool:
     """``[seconds since boot] message``."""
-    row.message = stamps.uptime(data, at, row)
-    if row.message < 0 or _names_writer(data, row.message):
+    row.message = uptime(data, at, end, row)
+    if row.message < 0 or _monotonic_writer(data, row.message, end) >= 0:
         return False
     stamps.since_boot(row, clock, 1_000)
     row.format, row.program = DMESG, KERNEL
@@ -270,17 +260,15 @@ def dmesg(data: Array, at: int, row: Row, clock: Clock) -> bool:
 
 
 @part
-def _names_writer(data: Array, at: int) -> bool:
-    """Whether a host and its program follow, as ``journalctl -o short-monotonic`` writes them."""
-    end = _name_end(data, at)
-    if end == at or data[end] != BLANK:
-        return False
-    unit = end + 1
-    end = _name_end(data, unit)
-    if data[end] == COLON:
-        return end - unit == 6 and reads(data, unit, b"kernel")
-    width = digits(data, end + 1)
-    return bool(data[end] == OPEN and width > 0 and data[end + 1 + width] == CLOSE and data[end + 2 + width] == COLON)
+def uptime(data: Array, at: int, end: int, row: Row) -> int:
+    """Where the text after ``[  123.456789] `` begins; sets the uptime."""
+    places = _uptime(data, at)
+    if places.end < 0 or _caller(data, places.end, end) >= 0:
+        return NOWHERE
+    point = places.uptime_end - 7
+    seconds, micros = number(data, places.uptime, point - places.uptime), number(data, point + 1, 6)
+    row.uptime = seconds * 1_000_000 + micros
+    return int(places.end)
 
 
 @part

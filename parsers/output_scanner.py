@@ -13,25 +13,32 @@ import numpy as np
 
 from parsers import stamps
 from parsers.compiled import compiled, part
+from parsers.expression_compiler import end_of
 from parsers.formats.base import SEVERITY_WORDS
-from parsers.formats.job_output import LEVEL_NAMES, NEMO_LEVELS
+from parsers.formats.job_output import (
+    BETWEEN,
+    LEVEL,
+    LEVEL_NAMES,
+    LOGGER_HEADER,
+    MPI_WRITER,
+    NCCL_HEADER,
+    NEMO_LEVELS,
+    OWN,
+    RANK_HEADER,
+)
 from parsers.head import OUTPUT, PLAIN, RECEIVED, SEVERITIES, Row, clear
+from parsers.header_compiler import reader
 from parsers.header_scanner import slurm_level
 from parsers.lines import Array
 from parsers.scan import (
     BLANK,
     CLOSE,
     COLON,
-    COMMA,
     DASH,
     LESS,
     OPEN,
     PLUS,
-    POINT,
-    digits,
-    is_capital,
     is_digit,
-    letters,
     meaning,
     number,
     reads,
@@ -41,10 +48,15 @@ from parsers.stamps import Clock
 
 #: Longer numbers are left to the formats.
 _DIGITS = 10
-_BAR, _UNDERLINE, _TAB = ord("|"), ord("_"), ord("\t")
+_UNDERLINE, _TAB = ord("_"), ord("\t")
+_BETWEEN = tuple(BETWEEN.encode())
 _ONE = np.uint64(1)
-_LEVELS = words({word: SEVERITIES.index(SEVERITY_WORDS[word.lower()]) for word in LEVEL_NAMES})
-_LETTERS = words({letter: SEVERITIES.index(severity) for letter, severity in NEMO_LEVELS.items()})
+_LEVELS = words({
+    **{word: SEVERITIES.index(SEVERITY_WORDS[word.lower()]) for word in LEVEL_NAMES},
+    **{f"NeMo {letter}": SEVERITIES.index(severity) for letter, severity in NEMO_LEVELS.items()},
+})  # fmt: skip
+_rank, _nccl, _logger = map(reader, (RANK_HEADER, NCCL_HEADER, LOGGER_HEADER))
+_mpi, _own, _level_end = map(end_of, (MPI_WRITER, OWN, LEVEL))
 
 
 class Readers(NamedTuple):
@@ -67,7 +79,7 @@ def read_output(
         if format_ == readers.plain:
             taken = _plain(data, start, row, of_job)
         elif format_ == readers.marked:
-            taken = _is_plain_ascii(data, start, end) and _marked(data, start, row)
+            taken = _is_plain_ascii(data, start, end) and _marked(data, start, end, row)
         else:
             taken = (
                 format_ == readers.stamped
@@ -100,55 +112,33 @@ def _plain(data: Array, start: int, row: Row, of_job: bool) -> bool:
 
 
 @part
-def _marked(data: Array, start: int, row: Row) -> bool:
+def _marked(data: Array, start: int, end: int, row: Row) -> bool:
     """Words that only job output has."""
     row.message, row.quality, row.format = start, RECEIVED, OUTPUT
     if data[start] != OPEN:
-        return not is_digit(data[start]) and _writer(data, start, row)
-    end = start + 1
-    while _is_letter(data[end]) or (end > start + 1 and data[end] == _UNDERLINE):
-        end += 1
-    width = digits(data, end)
-    if end == start + 1 or not 1 <= width <= _DIGITS or data[end + width] != CLOSE:
+        return not is_digit(data[start]) and _writer(data, start, end, row)
+    places = _rank(data, start)
+    if places.end < 0:
         return False
-    behind = end + width + 1
+    behind = places.end
     behind += data[behind] == COLON
     behind += data[behind] == BLANK
-    row.msgid, row.msgid_length = start + 1, end + width - start - 1
+    row.msgid, row.msgid_length = places.role, places.number_end - places.role
     return bool(data[behind] != OPEN)  # another of the kind
 
 
 @part
-def _writer(data: Array, at: int, row: Row) -> bool:
+def _writer(data: Array, at: int, end: int, row: Row) -> bool:
     """Reads NCCL's ``host:pid:tid [gpu] `` if it follows; false for other notations of the writer."""
-    end = at
-    while _is_of_word(data[end]) or data[end] == POINT or data[end] == DASH:
-        end += 1
-    if end == at:
-        return data[at] != OPEN or not _names_process(data, at + 1)
-    pid = end + 1
-    thread = pid + digits(data, pid) + 1
-    gpu = thread + digits(data, thread) + 2
-    width = digits(data, gpu)
-    if data[end] != COLON or thread == pid + 1 or data[thread - 1] != COLON or gpu == thread + 2 or width == 0:
-        return not (_is_letter(data[at]) and reads(data, end, b" rank"))
-    if data[gpu - 2] != BLANK or data[gpu - 1] != OPEN or data[gpu + width] != CLOSE or data[gpu + width + 1] != BLANK:
-        return True
-    if thread - 1 - pid > _DIGITS or width > _DIGITS:
+    places = _nccl(data, at)
+    if places.end < 0:
+        return bool(_mpi(data, at, end) < 0 and _own(data, at, end) < 0)
+    if places.pid_end - places.pid > _DIGITS or places.gpu_end - places.gpu > _DIGITS:
         return False
-    row.host, row.host_length = at, end - at
-    row.pid = number(data, pid, thread - 1 - pid)
-    row.data, row.data_length = gpu, width
+    row.host, row.host_length = at, places.host_end - at
+    row.pid = number(data, places.pid, places.pid_end - places.pid)
+    row.data, row.data_length = places.gpu, places.gpu_end - places.gpu
     return True
-
-
-@part
-def _names_process(data: Array, at: int) -> bool:
-    """Whether ``host:pid`` follows, as UCX and Open MPI write it in brackets."""
-    end = at
-    while _is_of_word(data[end]) or data[end] == POINT or data[end] == DASH:
-        end += 1
-    return _is_letter(data[at]) and data[end] == COLON and is_digit(data[end + 1])
 
 
 @part
@@ -157,10 +147,10 @@ def _stamped(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
     at = start + (data[start] == OPEN)
     word = 0
     if not is_digit(data[at]):
-        word = _level(data, at)
-        at = _behind_level(data, at)
+        word = _level(data, at, end)
         if word == 0:
             return False
+        at = _level_end(data, at, end)
         at += data[at] == CLOSE
         begun = at
         while data[at] == BLANK or data[at] == COLON:
@@ -180,47 +170,35 @@ def _stamped(data: Array, start: int, end: int, row: Row, clock: Clock) -> bool:
     while at < end and _separates(data[at]):
         at += 1
     row.message, row.format = at, OUTPUT
-    own = _level(data, at + (data[at] == OPEN))
-    named = _named(data, at, row)
+    own = _level(data, at + (data[at] == OPEN), end)
+    named = _named(data, at, end, row)
     row.severity = own if own > 0 else named if named > 0 else word
-    return _writer(data, at, row) and not (row.unit_length > 0 and reads(data, at, b"healthagent"))
+    return _writer(data, at, end, row) and not (row.unit_length > 0 and reads(data, at, b"healthagent"))
 
 
 @part
-def _named(data: Array, at: int, row: Row) -> int:
+def _named(data: Array, at: int, end: int, row: Row) -> int:
     """Reads a logger's name before its level, ``name - LEVEL``; returns the level, 0 for none."""
-    end = at
-    while _is_of_word(data[end]) or data[end] == POINT:
-        end += 1
-    if end == at or not reads(data, end, b" - "):
+    places = _logger(data, at)
+    if places.end < 0:
         return 0
-    level = _level(data, end + 3 + (data[end + 3] == OPEN))
+    level = _level(data, places.end + (data[places.end] == OPEN), end)
     if level > 0:
-        row.unit, row.unit_length = at, end - at
+        row.unit, row.unit_length = at, places.logger_end - at
     return level
 
 
 @part
-def _level(data: Array, at: int) -> int:
+def _level(data: Array, at: int, end: int) -> int:
     """The severity of a level word that stands alone; 0 for none."""
-    end = _behind_level(data, at)
-    if _is_of_word(data[end]):
-        return 0
-    if end == at + 6 and reads(data, at, b"NeMo "):
-        return meaning(data, at + 5, 1, _LETTERS)
-    return meaning(data, at, end - at, _LEVELS)
-
-
-@part
-def _behind_level(data: Array, at: int) -> int:
-    """Where a potential level word ends."""
-    return at + 6 if reads(data, at, b"NeMo ") and is_capital(data[at + 5]) else at + letters(data, at)
+    stop = _level_end(data, at, end)
+    return 0 if stop < 0 or _is_of_word(data[stop]) else meaning(data, at, stop - at, _LEVELS)
 
 
 @part
 def _separates(byte: int) -> bool:
     """Whether the byte separates timestamp, level and text."""
-    return byte in (BLANK, COMMA, COLON, _BAR, CLOSE, DASH)
+    return byte in _BETWEEN
 
 
 @part
@@ -229,10 +207,5 @@ def _is_sign(byte: int) -> bool:
 
 
 @part
-def _is_letter(byte: int) -> bool:
-    return 65 <= byte <= 90 or 97 <= byte <= 122
-
-
-@part
 def _is_of_word(byte: int) -> bool:
-    return _is_letter(byte) or is_digit(byte) or byte == _UNDERLINE
+    return 65 <= byte <= 90 or 97 <= byte <= 122 or is_digit(byte) or byte == _UNDERLINE

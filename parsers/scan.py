@@ -66,12 +66,6 @@ def is_capital(byte: int) -> bool:
 
 
 @part
-def is_printable(byte: int) -> bool:
-    """Any ASCII character but the blank."""
-    return 32 < byte < 127
-
-
-@part
 def reads(data: Array, at: int, text: bytes) -> bool:
     """Whether ``text`` is at this position."""
     place = 0

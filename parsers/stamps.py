@@ -20,12 +20,10 @@ from parsers.moments import utc
 from parsers.record import Origin
 from parsers.scan import (
     BLANK,
-    CLOSE,
     COLON,
     COMMA,
     DASH,
     NOWHERE,
-    OPEN,
     PLUS,
     POINT,
     digits,
@@ -267,36 +265,6 @@ def _east(data: Array, at: int) -> int:
         return 0
     east = (two_digits(data, at + 1) * 60 + two_digits(data, at + 4)) * 60 * _SECOND
     return -east if data[at] == DASH else east
-
-
-@part
-def uptime(data: Array, at: int, row: Row) -> int:
-    """Where the text after ``[  123.456789] `` begins; sets the uptime. Ten digits are seconds since 1970, as UCX
-    writes them, not an uptime."""
-    if data[at] != OPEN:
-        return NOWHERE
-    start = at + 1
-    while data[start] == BLANK:
-        start += 1
-    width = digits(data, start)
-    point = start + width
-    if not 1 <= width <= 9 or data[point] != POINT or digits(data, point + 1) != 6:
-        return NOWHERE
-    if data[point + 7] != CLOSE or data[point + 8] != BLANK or _names_caller(data, point + 9):
-        return NOWHERE
-    row.uptime = number(data, start, width) * _SECOND + number(data, point + 1, 6)
-    return point + 9
-
-
-@part
-def _names_caller(data: Array, at: int) -> bool:
-    """Whether the task or processor that wrote the line follows, as ``[   T4411]`` of kernels with PRINTK_CALLER."""
-    if data[at] != OPEN:
-        return False
-    at += 1
-    while data[at] == BLANK:
-        at += 1
-    return bool((data[at] == 84 or data[at] == 67) and is_digit(data[at + 1]))  # T, C
 
 
 @part

@@ -14,40 +14,50 @@ import polars as pl
 
 from parsers import regexes
 from parsers.formats.base import JOB_SOURCES, LATER, SEVERITY_WORDS, ByLine, Format, Row, groups, timed
+from parsers.header_grammar import Run, either, header, named
 from parsers.record import Origin
 
 _COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07"
 #: One state of a progress bar (tqdm, rich), which the next one overwrites.
 _PROGRESS = r"[^\r]*(?:\d{1,3}%\|?|\d+/\d+ \[|it/s|s/it)[^\r]*\r+"
 #: "12: " of srun -l, "[80746] " of a launcher, "[rank3]:" and "[default0]:" of torchrun.
-_WHO = r"^\s{0,6}(?:(?P<task>\d{1,6}): ?)?(?:\[(?P<launcher>\d+)\] )?(?:\[(?P<role>[A-Za-z][A-Za-z_]*)(?P<number>\d+)(?:\|\d+)?\]:? ?)*"
-_BARE_WHO = r"^\s{0,6}(?:\d{1,6}: ?)?(?:\[\d+\] )?(?:\[[A-Za-z][A-Za-z_]*\d+(?:\|\d+)?\]:? ?)*"
+RANK_HEADER = header(
+    "[", named("role", Run("letter", 1, 1), Run("role", 0)), named("number", either(r"\d+", Run("digit", 1, 10))),
+    either(r"(?:\|\d+)?\]:? ?", "]"),
+)  # fmt: skip
+_WHO = rf"^\s{{0,6}}(?:(?P<task>\d{{1,6}}): ?)?(?:\[(?P<launcher>\d+)\] )?(?:{RANK_HEADER.regex})*"
+_BARE_WHO = re.sub(r"\?P<\w+>", "?:", _WHO)
 _CLOCK = r"\d\d:\d\d:\d\d"
 _ISO = rf"\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}(?:[.,]\d+)?(?: ?(?:Z|UTC|[+-]\d\d:?\d\d))?"
 #: Level words of Python's loggers, and the letters that NeMo writes after its name.
 LEVEL_NAMES = ("DEBUG", "INFO", "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL")
 NEMO_LEVELS = {"D": "debug", "I": "info", "W": "warning", "E": "error"}
-_LEVEL = rf"(?:{'|'.join(LEVEL_NAMES)}|NeMo [{''.join(NEMO_LEVELS)}])"
+LEVEL = rf"(?:{'|'.join(LEVEL_NAMES)}|NeMo [{''.join(NEMO_LEVELS)}])"
 #: "2026-02-06 16:10:24,123 - INFO - text", "[2026-02-06 16:10:24] node:pid...", "INFO:2026-02-06 ..."
-_STAMPED = _WHO + rf"(?:\[?(?P<word>{_LEVEL})\]?[ :]{{1,3}})?\[?(?P<iso>{_ISO})\]?(?P<rest>[ ,:|\]-].*)?$"
+_STAMPED = _WHO + rf"(?:\[?(?P<word>{LEVEL})\]?[ :]{{1,3}})?\[?(?P<iso>{_ISO})\]?(?P<rest>[ ,:|\]-].*)?$"
 #: "[E206 16:10:24.987654 file.cpp:12] text" (month and day in one number), "02/06 16:10:24", "02/06/2026 16:10:24",
 #: vLLM's "INFO 02-06 16:10:24", UCX's epoch seconds.
 _SHORT = (
     _WHO
-    + rf"(?:\[?(?P<letter>[DIWEF])(?P<month_day>\d{{3,4}}) |(?:(?P<word>{_LEVEL}) )?\[?(?P<month>\d\d)[/-](?P<day>\d\d)(?:/(?P<year>\d{{4}}))?,? )"
+    + rf"(?:\[?(?P<letter>[DIWEF])(?P<month_day>\d{{3,4}}) |(?:(?P<word>{LEVEL}) )?\[?(?P<month>\d\d)[/-](?P<day>\d\d)(?:/(?P<year>\d{{4}}))?,? )"
     rf"(?P<clock>{_CLOCK})(?:[.,](?P<fraction>\d+))?(?P<rest>[ ,:|\]-].*)?$"
 )
 _EPOCH = r"^\[(?P<epoch>1\d{9})\.(?P<fraction>\d{6})\] (?P<rest>\[.*)$"
 #: NCCL writes "host:pid:tid [gpu]", UCX and Open MPI "[host:pid...]".
-_WRITER = r"^(?:(?P<host>[\w.-]+):(?P<pid>\d+):\d+ \[(?P<gpu>\d+)\] |\[(?P<mpi_host>[A-Za-z][\w.-]*):(?P<mpi_pid>\d+)(?::\d+)*(?: :\d+)?\])"
+NCCL_HEADER = header(
+    named("host", Run("host")), ":", named("pid", Run("digit")), ":", Run("digit"), " [", named("gpu", Run("digit")), "] ",
+)  # fmt: skip
+MPI_WRITER = r"\[(?P<mpi_host>[A-Za-z][\w.-]*):(?P<mpi_pid>\d+)(?::\d+)*(?: :\d+)?\]"
+_WRITER = f"^(?:{NCCL_HEADER.regex}|{MPI_WRITER})"
 #: A source location, ``[core.py:33]``, has the form of a writer but is not one.
 _SOURCE_FILE = r"\.(?:py|cc?|cpp|cu|hp{0,2}|go|rs|java)$"
 #: "gpu01 rank0 step 50": the node that a rank states for itself.
-_OWN = r"^([A-Za-z][\w.-]*) rank ?\d+ "
+OWN = r"([A-Za-z][\w.-]*) rank ?\d+ "
 #: Separators between timestamp, level and text: "- LEVEL - text", "- name - LEVEL - text", "[LEVEL] text".
-_BETWEEN = " ,:|]-"
-_WORD = rf"^[ ,:|\]-]*\[?({_LEVEL})\b"
-_NAMED = rf"^[ ,:|\]-]+(?P<logger>[\w.]+) - \[?(?P<level>{_LEVEL})\b"
+BETWEEN = " ,:|]-"
+_WORD = rf"^[ ,:|\]-]*\[?({LEVEL})\b"
+LOGGER_HEADER = header(named("logger", Run("dotted")), " - ")
+_NAMED = rf"^[ ,:|\]-]+{LOGGER_HEADER.regex}\[?(?P<level>{LEVEL})\b"
 _TASK = re.compile(r"^\s*\d{1,6}: ?")
 _HEALTHAGENT = re.compile(r"healthagent\b")
 #: Larger numbers stay in the text only.
@@ -90,7 +100,7 @@ def _who(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Adds what a line reveals about its writer. ``frame`` has message, and _WHO's groups if there are any."""
     messages = frame["message"]
     found = frame.with_columns(regexes.groups(messages, _WRITER))
-    own = regexes.extract(messages, _OWN)
+    own = regexes.extract(messages, f"^{OWN}")
     named = ~pl.col("mpi_host").str.contains(_SOURCE_FILE)
     found = found.with_columns(pl.when(named).then(name).alias(name) for name in ("mpi_host", "mpi_pid"))
     found = found.with_columns(
@@ -140,7 +150,7 @@ def _levelled(frame: pl.DataFrame) -> pl.DataFrame:
     )  # fmt: skip
     severity = word.replace_strict(_WORDS, default=None, return_dtype=pl.String)
     return frame.with_columns(
-        severity.alias("severity"), named["logger"], rest.str.strip_chars_start(_BETWEEN).alias("message")
+        severity.alias("severity"), named["logger"], rest.str.strip_chars_start(BETWEEN).alias("message")
     )
 
 
@@ -246,7 +256,7 @@ def _levels_of(rest: str, *words: str | None) -> Row:
     found = regexes.compiled(_WORD).search(rest)
     known = (found[1] if found is not None else None, named.get("level"), *words)
     word = next((word for word in known if word is not None), None)
-    return {"severity": _WORDS.get(word or ""), "logger": named.get("logger"), "message": rest.lstrip(_BETWEEN)}
+    return {"severity": _WORDS.get(word or ""), "logger": named.get("logger"), "message": rest.lstrip(BETWEEN)}
 
 
 def _written_by(row: Row, groups: dict[str, str | None], origin: Origin) -> Row:
@@ -255,7 +265,7 @@ def _written_by(row: Row, groups: dict[str, str | None], origin: Origin) -> Row:
     writer = _group_dict(_WRITER, message)
     if regexes.compiled(_SOURCE_FILE).search(writer.get("mpi_host") or ""):
         writer = {}
-    own = regexes.compiled(_OWN).search(message) if not writer else None
+    own = regexes.compiled(f"^{OWN}").search(message) if not writer else None
     role, number = groups["role"], groups["number"]
     numbers = {
         "pid": writer.get("pid") or writer.get("mpi_pid"), "gpu": writer.get("gpu"),
@@ -274,12 +284,12 @@ def _written_by(row: Row, groups: dict[str, str | None], origin: Origin) -> Row:
 
 STAMPED = Format(
     "job_output", "a program's own stamp with a year",
-    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?{_LEVEL}\]?[ :]{{1,3}})?\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}", ByLine(_stamped_line, _read_stamped),
+    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?{LEVEL}\]?[ :]{{1,3}})?\[?\d{{4}}[-/]\d\d[-/]\d\d[T ]{_CLOCK}", ByLine(_stamped_line, _read_stamped),
     for_jobs=True,
 )  # fmt: skip
 SHORT = Format(
     "job_output", "a program's own stamp without a zone: glog's, a month and day",
-    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?[DIWEF]\d{{3,4}} |(?:{_LEVEL} )?\[?\d\d[/-]\d\d(?:/\d{{4}})?,? ){_CLOCK}", ByLine(_short_line, _read_short),
+    rf"(?:^|\r|m){_BARE_WHO[1:]}(?:\[?[DIWEF]\d{{3,4}} |(?:{LEVEL} )?\[?\d\d[/-]\d\d(?:/\d{{4}})?,? ){_CLOCK}", ByLine(_short_line, _read_short),
     for_jobs=True,
 )  # fmt: skip
 EPOCH = Format(

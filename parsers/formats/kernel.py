@@ -18,7 +18,19 @@ KMSG_HEADER = header(
     named("micros", either(r"\d+", Run("digit", 1, 15))), ",",
 )  # fmt: skip
 _KMSG = rf"(?s)^{KMSG_HEADER.regex}(?P<flag>[^;]*);(?P<message>.*)$"
-_DMESG = r"(?s)^ ?(?:<(?P<prio>\d{1,3})>)? ?\[ *(?P<uptime>\d+\.\d+)\](?: ?\[ *[TC]\d+\])? ?(?P<message>.*)$"
+#: The task or processor that wrote the line: kernels with PRINTK_CALLER.
+CALLER = r"\[ *[TC]\d+\]"
+#: Seconds since boot, as the kernel prints them. Ten digits are seconds since 1970, as UCX writes them.
+_SECONDS = (Run("digit", 1, 9), ".", Run("digit", 6, 6))
+#: ``[  123.456789] ``, of ``dmesg`` and before the text of the kernel's lines in syslog.
+UPTIME_HEADER = header(
+    "[", Run("blank", 0), named("uptime", either(r"\d+\.\d+", *_SECONDS)), either(rf"\](?: ?{CALLER})? ?", "] ")
+)
+#: The same of ``journalctl -o short-monotonic``, behind which a writer is named.
+MONOTONIC_HEADER = header("[", Run("blank", 0), named("uptime", either(r"\d+\.\d{6}", *_SECONDS)), "] ")
+#: A host and its kernel, or a program with its process ID: without one of them the line is of ``dmesg``.
+MONOTONIC_WRITER = r"[\w.-]+ (?:kernel|[^\s\[\]:]+\[\d+\]): "
+_DMESG = rf"(?s)^ ?(?:<(?P<prio>\d{{1,3}})>)? ?{UPTIME_HEADER.regex}(?P<message>.*)$"
 _WEEKDAY = re.compile(
     r"(?:<\d+>)?\[\S{1,6} (?P<month>\S{2,6}) +(?P<day>\d{1,2}) (?P<clock>\d\d:\d\d:\d\d)"
     r" (?P<year>\d{4})\] ?(?:(?P<host>[\w.-]+) kernel: )?(?P<message>.*)$",

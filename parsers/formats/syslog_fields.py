@@ -6,8 +6,9 @@ import re
 
 import polars as pl
 
-from parsers import clock
+from parsers import clock, regexes
 from parsers.formats.base import FACILITIES, SEVERITIES, SEVERITY_WORDS, SLURM, severity_of_level, source_of_program
+from parsers.formats.kernel import UPTIME_HEADER
 from parsers.formats.mnemonics import MNEMONIC
 
 _JUNOS = re.compile(
@@ -119,7 +120,7 @@ def is_junos(program: str) -> bool:
     return _JUNOS.fullmatch(program) is not None
 
 
-_UPTIME = r"^\[ *(\d+\.\d+)\](?: ?\[ *[TC]\d+\])? ?"
+_UPTIME = regexes.portable(f"^{UPTIME_HEADER.regex}")
 
 
 def look_up(column: str, table: dict[str, str]) -> pl.Expr:

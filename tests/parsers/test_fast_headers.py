@@ -56,7 +56,8 @@ HEADS = (
 TAILS = (
     " n1 sshd[42]: text", " n1 kernel: [  12.345678] igb 0000:02:00.0 eth0: igb: eth0 NIC Link is Down", " n1 sshd[42]: ",
     " n1 sshd[42]:", " n1 slurmd: error: text", " n1 slurmctld[7]: slurmctld: fatal: JobId=9 text", " n1 slurmstepd-n1[9]: debug7: x",
-    " n1 kernel: [12.345678][ T12] a", " n1 kernel: [drm] a", " n1 kernel: [ 1 2.345678] a", " n1 kernel: %a", " n1 %ETH-5-UP: a",
+    " n1 kernel: [12.345678][ T12] a", " n1 kernel: [drm] a", " n1 kernel: [ 1 2.345678] a", " n1 kernel: [\u06611.234567] a", " n1 kernel: [ 1.234567] [ T\u06611] a",
+    " n1 kernel: %a", " n1 %ETH-5-UP: a",
     " n1 10.0.0.1: a", " n1 rpd[1]: a", " re0.n1 rpd[1]: a", " re1-n1 rpd[1]: a", " n1 AEST: %SYS-5-X: a", " n1 syncd#x[1]: a", " n1: a", " n1 a b: c", " n1 a[b]: c", " n1 a[]: c", " n1 a[1]b: c",
     " n1 a[1]:c", " n1 a[12345678901]: c", "  n1 a: c", " n1  a: c", " 9n a: c", " ::1 a: c", " n\u00e4 a: c", " n1 \u00e4: c",
     " n1 a\tb: c", " " + "h" * 70 + " a: c", " n1 prog 42 - - text", " n1 prog 42 ID4 - text", ' n1 prog 42 I"\\D - text',
@@ -73,6 +74,7 @@ UPTIMES = (
     "[ 7.123456] ", "[ 7.123456]", "[ 7.123456] [drm] a", "[ 7.123456] [ T1] a", "[ 7.123456] [   C12] a", "[ 7.123456] [ Tx] a", "[ 7.123456] [ T1", "[ 7.123456][ T1] a", "[ 7 .123456] a",
     "[.123456] a", "[      .123456] a", "<6>[ 7.123456] a", " [ 7.123456] a", "6,12,34,-;x", "6,12,34,c,caller=T1;[drm] x", "12345,1,2,-;x", "6,1,99999999999999999,-;x",
     "6,,3,-;x", "6,1,2;x", "191,1,2,-;%X-1-Y: z", "9999,1,2000000,-;x", "6,1,2,-;", "6,1,2,-", "6,1,2,;x", "6,1,2 ,-;x", "[-7.123456] a", "[ 7.12345x] a", "[ 7,123456] a",
+    "[ 7.123456] n1 kernel: a", "[ 7.123456] n1 sshd[42]: a", "[ 7.123456] n1 s\u00e4[4]: a", "[ 7.123456] n1 s/[4]: a", "[ 7.123456] n/1 kernel: a", "[ 7.123456] n1 kernel:a",
 )  # fmt: skip
 FABRIC = (
     "Jun 01 12:00:00 123456 [7F3A] 0x02 -> x", "Jun  1 12:00:00 123456 [7F3A] 0x02 -> x", "Jun 30 12:00:00 123456 [7F3A] 0x02 -> x",
@@ -132,7 +134,8 @@ PRINTED = (
 SAID = (
     "gpu01:12:34 [5] NCCL INFO Channel 0", "gpu01:12:34 [5] x.cc:7 NCCL WARN a", "1gpu:12:34 [5] NCCL a", "12:13:14 [5] NCCL a", "gpu01:12:34 [5]NCCL a",
     "[rank3]: Traceback", "[rank3]:[E601 a", "[rank3]", "[rank3|1]: a",
-    "[rank12345678901]: a", "[trainer0]: a", "[a_b_7]: torch.a", "[a7b]: torch.a", "[_7]: torch.a", "[n1:77] *** a",
+    "[rank12345678901]: a", "[trainer0]: a", "[a_b_7]: torch.a", "[a7b]: torch.a", "[_7]: torch.a", "[n1:77] *** a", "[n1:77:1 :2] *** a", "[core.py:33] torch.a", "[n1:77] torch.a",
+    "n-1.a rank5 torch.a",
     "srun: error: n1: task 0: Killed", "12: srun: a", "12:srun: a", "  srun: a", "slurmstepd-n1: error: a",
     "Traceback (most recent call last):", "ValueError: a", "x ValueError: a", "n1 rank0 torch.a", "n1 rank 0 torch.a", "torch.cuda.OutOfMemoryError",
     "50%|###|", "a\tb", "kernel: [ 1.5] a", "kernel: a", "<a", "<5 a", "<-1>a", "<>a", "fatal: a",

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from parsers.formats import devices, fabric, kernel, slurm, syslog, syslog_tails
+from parsers.formats import devices, fabric, job_output, kernel, slurm, syslog, syslog_tails
 from parsers.header_compiler import reader
 from parsers.header_grammar import CLASSES, Header, Run, digits, either, header, maybe, named
 from parsers.lines import LEAD, LineBuffer
@@ -19,7 +19,8 @@ from tests.examples import examples
 HEADERS = {
     "priority": syslog.PRIORITY, "bsd": syslog.BSD_HEADER, "iso": syslog.ISO_HEADER, "rfc5424": syslog.RFC5424_HEADER,
     "tail": syslog.TAIL, "levelled tail": syslog_tails.LEVELLED_TAIL, "slurm": slurm.FILE_HEADER, "opensm": fabric.OPENSM_HEADER,
-    "fabric manager": fabric.MANAGER_HEADER, "nxos": devices.NXOS_HEADER, "kmsg": kernel.KMSG_HEADER,
+    "fabric manager": fabric.MANAGER_HEADER, "nxos": devices.NXOS_HEADER, "kmsg": kernel.KMSG_HEADER, "uptime": kernel.UPTIME_HEADER, "monotonic": kernel.MONOTONIC_HEADER,
+    "rank": job_output.RANK_HEADER, "nccl": job_output.NCCL_HEADER, "logger": job_output.LOGGER_HEADER,
 }  # fmt: skip
 #: Fields of which the compiled reader accepts more than is valid: their meaning is decided afterwards, for both parsers alike.
 MEANT = {
