@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from queries.kql import official
 from queries.kql import syntax as ast
-from queries.kql.functions.aggregates import SIMPLE
 from queries.kql.functions.registry import registry
 from queries.kql.stages import Scope
 
@@ -19,10 +18,10 @@ def result_name(node: ast.Node, scope: Scope) -> str | None:
     if isinstance(node, ast.Index) and isinstance(node.key, ast.Literal):
         inner = result_name(node.object, scope)
         return f"{inner}_{node.key.value}" if inner else str(node.key.value)
-    if isinstance(node, ast.Call) and scope.aggregates and registry().name_of(node.name) in SIMPLE:
+    if isinstance(node, ast.Call) and scope.aggregates and registry().name_of(node.name) in official.LEND_THEIR_NAME:
         inner = result_name(node.args[0], scope) if node.args else ""
-        lead = SIMPLE[registry().name_of(node.name)].prefix
-        return f"{lead}_{inner or ''}" if lead else inner
+        name = registry().name_of(node.name)
+        return inner if registry().aggregates[name].keeps_name else f"{name}_{inner or ''}"
     if isinstance(node, ast.Call) and scope.aggregates and node.name in ("hll", "hll_merge"):
         return f"{node.name}_{result_name(node.args[0], scope) or ''}" if node.args else node.name
     if isinstance(node, ast.Call) and node.args:

@@ -281,8 +281,7 @@ class Compiler(Builder):
             if function.bind is not None:
                 made = function.bind(self, node, scope)
             elif function is aggregate:
-                inner = replace(scope, aggregates=False)
-                made = call_of_group(function, [self.expr(a, inner) for a in node.args], node)
+                made = call_of_group(self, function, node, scope)
             else:
                 made = call_function(function, [self.expr(a, scope) for a in node.args], node)
             return _declared_by(function, made)

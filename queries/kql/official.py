@@ -106,6 +106,11 @@ PREFIXES = {
     "strlen": "strlen", "string_size": "string_size", "gettype": "type", "treepath": "tree", "repeat": "repeat",
     "percentile_tdigest": "percentile_tdigest", "dcount_hll": "dcount_hll",
 }  # fmt: skip
+# R6: aggregates that lend their column's name to an unnamed call around them: tostring(sum(X)) is sum_X.
+LEND_THEIR_NAME = _set("""
+    sum avg min max dcount count_distinct stdev stdevp variance variancep take_any binary_all_and binary_all_or
+    binary_all_xor
+""")
 
 _OUTSIDE = "it would ask something outside the store"
 _STATE = "the state behind it is not published"

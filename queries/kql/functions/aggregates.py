@@ -3,93 +3,40 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from queries.kql import official
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.calling import call
-from queries.kql.functions.declaration import Bind, Body, Cost, Function, Kind, Template
+from queries.kql.functions.calling import call, call_of_group
+from queries.kql.functions.declaration import LINEAR, Bind, Body, Cost, Function, Kind, Template, conditional
 from queries.kql.functions.percentiles import percentiles_of
 from queries.kql.stages import Scope
-from queries.kql.values import NUMERIC, Value, cast_number, constant, dynamic_of, sql, text_of
+from queries.kql.values import Value, constant, dynamic_of, sql, text_of
 
 Json = Any
 
-
-@dataclass(frozen=True, slots=True)
-class Simple:
-    """An aggregate of one value.
-
-    ``{0}`` in the template is the argument, ``{F}`` the FILTER clause of the ``...if`` form; ``result`` is its type,
-    ``0`` for the argument's; ``prefix`` precedes the argument's name in the column's.
-    """
-
-    name: str
-    doc: str
-    template: str
-    result: str
-    prefix: str
-
-
-# R11: dcount and percentiles are exact here; Kusto estimates them.
-# R16: spread of one row is 0; sum over nothing is 0, avg over nothing is NaN, min is null.
-SIMPLE = {
-    one.name: one
-    for one in (
-        Simple("sum", "The sum of numbers or timespans", "coalesce(sum({0}){F}, 0)", "sum", "sum"),
-        Simple(
-            "avg", "The mean of numbers, timespans or datetimes", "coalesce(avg({0}){F}, 'NaN'::DOUBLE)", "real", "avg"
-        ),
-        Simple("min", "The least value", "min({0}){F}", "0", "min"),
-        Simple("max", "The greatest value", "max({0}){F}", "0", "max"),
-        Simple("dcount", "How many different values there are", "count(DISTINCT {0}){F}", "long", "dcount"),
-        Simple(
-            "count_distinct", "How many different values there are", "count(DISTINCT {0}){F}", "long", "count_distinct"
-        ),
-        Simple("stdev", "The standard deviation of a sample", "coalesce(stddev_samp({0}){F}, 0)", "real", "stdev"),
-        Simple("stdevp", "The standard deviation of a population", "coalesce(stddev_pop({0}){F}, 0)", "real", "stdevp"),
-        Simple("variance", "The variance of a sample", "coalesce(var_samp({0}){F}, 0)", "real", "variance"),
-        Simple("variancep", "The variance of a population", "coalesce(var_pop({0}){F}, 0)", "real", "variancep"),
-        Simple("take_any", "Any of the values", "any_value({0}){F}", "0", ""),
-        Simple("binary_all_and", "The bits that all values have", "bit_and({0}){F}", "0", ""),
-        Simple("binary_all_or", "The bits that any of the values has", "bit_or({0}){F}", "0", ""),
-        Simple("binary_all_xor", "The bits that an odd number of the values has", "bit_xor({0}){F}", "0", ""),
-    )
-}
-LISTS = ("make_list", "make_set", "make_list_with_nulls", "make_bag")
-#: Aggregates with a condition, and the ones without it.
-CONDITIONAL = {
-    name: base
-    for base, name in (*((n, f"{n}if") for n in SIMPLE), *((n, f"{n}_if") for n in LISTS), ("hll", "hll_if"))
-    if name in official.AGGREGATES
-}
 SPREAD = ("arg_max", "arg_min", "percentiles", "percentilesw")
 
 
-def _bind(name: str, c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """A call of an aggregate of one value, of a list or of a state."""
-    inner = replace(scope, aggregates=False)
-    base = CONDITIONAL.get(name, name)
-    if base == "dcount" and not node.args:
-        raise KqlBindError(f"{node.name}() needs a value", node.span)
-    args = list(node.args)
-    condition: Value | None = None
-    if name in CONDITIONAL:
-        if len(args) < 2:
-            raise KqlBindError(f"{node.name}() takes a value and a condition", node.span)
-        condition = c.condition(args.pop(1), inner)
-    if base in LISTS:
+def _gathering(base: str, conditional: bool) -> Bind:
+    """A list or a state of the values of a group, perhaps of those for which a condition holds."""
+
+    def bind(c: Binder, node: ast.Call, scope: Scope) -> Value:
+        inner = replace(scope, aggregates=False)
+        args = list(node.args)
+        condition: Value | None = None
+        if conditional:
+            if len(args) < 2:
+                raise KqlBindError(f"{node.name}() takes a value and a condition", node.span)
+            condition = c.condition(args.pop(1), inner)
+        if base == "hll":
+            return _hll(c, node, args, condition, inner)
         return _listing(c, node, base, args, condition, inner)
-    if base == "hll":
-        return _hll(c, node, args, condition, inner)
-    if not args or (len(args) > 1 and base not in ("dcount", "take_any")):
-        raise KqlBindError(f"{node.name}() does not take {len(args)} arguments", node.span)
-    value = c.expr(args[0], inner)
-    return _simple(node, name, base, value, condition)
+
+    return bind
 
 
 def _first_of(c: Binder, node: ast.Call, scope: Scope) -> Value:
@@ -98,59 +45,14 @@ def _first_of(c: Binder, node: ast.Call, scope: Scope) -> Value:
     return replace(parts[0][1], name=parts[0][0], parts=tuple(parts))
 
 
-def output_name(prefix: str, value: Value) -> str:
-    """R6: sum(X) is sum_X; an argument without a name leaves the bare prefix."""
-    if not prefix:
-        return value.name or ""
-    return f"{prefix}_{value.name or ''}"
-
-
 def _count(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if (
         len(node.args) == 1 and not isinstance(node.args[0], ast.Star) and c.expr(node.args[0], scope).type == "bool"
     ):  # the older form of countif()
-        return replace(_countif(c, node, scope), name="count_")
+        return replace(call_of_group(c, COUNTIF, node, scope), name="count_")
     if node.args:
         raise KqlBindError("count() takes no arguments; countif() takes a condition", node.span, suggestion="count()")
     return Value(sql("count(*)", "long").sql, "long", False, name="count_")
-
-
-def _countif(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    if len(node.args) != 1:
-        raise KqlBindError("countif() takes one condition", node.span)
-    test = c.condition(node.args[0], scope)
-    counted = sql("count(*) FILTER (WHERE {0})", "long", test, nullable=False)
-    return replace(counted, name=f"countif_{test.name or ''}")
-
-
-def _simple(node: ast.Call, name: str, base: str, value: Value, condition: Value | None) -> Value:
-    template, result, prefix = SIMPLE[base].template, SIMPLE[base].result, SIMPLE[base].prefix
-    prefix = name if name in CONDITIONAL and prefix else prefix
-    kind = {"0": value.type, "sum": "long" if value.type == "int" else value.type}.get(result, result)
-    summable = (*NUMERIC, "timespan", "datetime") if base == "avg" else (*NUMERIC, "timespan")
-    if base in ("sum", "avg", "stdev", "stdevp", "variance", "variancep") and value.type not in summable:
-        raise KqlBindError(f"{node.name}() needs a number, not {value.type}", node.span)
-    if base in ("min", "max") and value.type == "dynamic":
-        raise KqlBindError(f"{node.name}() does not order {value.type}; convert it first", node.span)
-    if base.startswith("binary_all") and value.type not in ("int", "long"):
-        raise KqlBindError(f"{node.name}() needs a whole number, not {value.type}", node.span)
-    if base == "avg" and value.type == "timespan":
-        template, kind = "CAST(avg({0}){F} AS BIGINT)", "timespan"
-    elif base == "avg" and value.type == "datetime":
-        template, kind = "make_timestamp(CAST(avg(epoch_us({0})){F} AS BIGINT))", "datetime"
-    elif base == "avg" and value.type == "decimal":
-        template, kind = "CAST(avg({0}){F} AS DECIMAL(38,12))", "decimal"
-    elif base == "sum":
-        physical = {"real": "DOUBLE", "decimal": "DECIMAL(38,12)"}.get(kind, "BIGINT")
-        template = f"CAST({template} AS {physical})"
-    elif base in ("stdev", "stdevp", "variance", "variancep", "avg"):
-        value = replace(cast_number(value, "real"), name=value.name) if value.type in NUMERIC else value
-    parts = [value] + ([condition] if condition else [])
-    filled = template.replace("{F}", " FILTER (WHERE {1})" if condition else "")
-    made = sql(filled, kind, *parts, nullable=True)
-    shown = node.name if node.name in ("any", "anyif") else prefix
-    absent = base in ("min", "max", "take_any", "avg") or base.startswith("binary") or kind == "timespan"
-    return Value(made.sql, made.type, made.nullable and absent, name=output_name(shown, value))
 
 
 def _ordered(scope: Scope, at: int) -> tuple[str, list[Value]]:
@@ -211,23 +113,6 @@ def _listing(
     return replace(made, name=name)
 
 
-def _covariance(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    conditional = node.name.endswith("if")
-    if len(node.args) != 2 + conditional:
-        raise KqlBindError(f"{node.name}() takes two values{' and a condition' if conditional else ''}", node.span)
-    first, second = (c.expr(a, scope) for a in node.args[:2])
-    if first.type not in NUMERIC or second.type not in NUMERIC:
-        raise KqlBindError(f"{node.name}() needs numbers", node.span)
-    parts = [cast_number(first, "real"), cast_number(second, "real")]
-    where = ""
-    if conditional:
-        parts.append(c.condition(node.args[2], scope))
-        where = " FILTER (WHERE {2})"
-    function = "covar_pop" if "variancep" in node.name else "covar_samp"
-    made = sql(f"coalesce({function}({{0}}, {{1}}){where}, 0)", "real", *parts, nullable=False)
-    return replace(made, name=f"{node.name}_{first.name or ''}")
-
-
 def _hll(c: Binder, node: ast.Call, args: list[ast.Node], condition: Value | None, scope: Scope) -> Value:
     """R11: the state is the exact set of values, as texts."""
     if not 1 <= len(args) <= 2:
@@ -242,19 +127,6 @@ def _hll(c: Binder, node: ast.Call, args: list[ast.Node], condition: Value | Non
         nullable=False,
     )
     return replace(made, name=f"{node.name}_{value.name or ''}")
-
-
-def _hll_merge(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    if len(node.args) != 1:
-        raise KqlBindError("hll_merge() takes one hll() state in summarize", node.span)
-    value = c.expr(node.args[0], scope)
-    if value.type != "dynamic":
-        raise KqlBindError(f"hll_merge() needs hll() states, not {value.type}", node.span)
-    inner = "list_sort(list_distinct(flatten(list(CAST({0} AS VARCHAR[])))))"
-    return replace(
-        sql(f"coalesce(to_json({inner}), '[]'::JSON)", "dynamic", value, nullable=False),
-        name=f"hll_merge_{value.name or ''}",
-    )
 
 
 def _buildschema(c: Binder, node: ast.Call, scope: Scope) -> Value:
@@ -360,52 +232,121 @@ SCHEMA_OF = Function(
 )
 
 
-def _aggregate(
-    name: str, doc: str, bind: Bind | None = None, cost: Cost = Cost.WALL, aliases: tuple[str, ...] = ()
-) -> Function:
-    """An aggregate; without ``bind``, of one value, of a list or of a state."""
-    return Function(name, doc, bind=bind or partial(_bind, name), cost=cost, kind=Kind.AGGREGATE, aliases=aliases)
-
-
 def _alone(bind: Bind) -> Bind:
     """The aggregate, whose arguments contain no other."""
     return lambda c, node, scope: bind(c, node, replace(scope, aggregates=False))
 
 
-_OLD_NAMES = {"take_any": ("any",), "take_anyif": ("anyif",)}
+_aggregate = partial(Function, kind=Kind.AGGREGATE)
+_linear = partial(_aggregate, cost=LINEAR)
+_of_numbers = partial(_linear, wrong_type="needs a number, not {0}")
+_ordered_values = partial(_linear, wrong_type="does not order {0}; convert it first")
+_bits = partial(_linear, keeps_name=True, wrong_type="needs a whole number, not {0}")
+_two_numbers = partial(_aggregate, wrong_number="takes two values", wrong_type="needs numbers")
+
+
+def _real(kinds: str, sql: str) -> Template:
+    return Template(kinds, "real", sql, never_null=True)
+
+
+def _deviation(function: str) -> tuple[Template, Template]:
+    """R16: spread of one row is 0."""
+    sql = f"coalesce({function}({{0}}){{if}}, 0)"
+    return _real("r", sql), _real("p", sql)
+
+
+def _bits_of(function: str) -> tuple[Template, Template]:
+    sql = f"{function}({{0}}){{if}}"
+    return Template("i", "int", sql), Template("l", "long", sql)
+
+
+# R11: dcount and percentiles are exact here; Kusto estimates them.
+# R16: sum over nothing is 0, avg over nothing is NaN, min is null.
+_SUM, _DIFFERENT = "coalesce(sum({0}){if}, 0)", "count(DISTINCT {0}){if}"
+OF_VALUES = (
+    _of_numbers(
+        "sum", "The sum of numbers or timespans.",
+        Template("i", "long", f"CAST({_SUM} AS BIGINT)", never_null=True),
+        Template("l", "long", f"CAST({_SUM} AS BIGINT)", never_null=True),
+        Template("m", "decimal", f"CAST({_SUM} AS DECIMAL(38,12))", never_null=True),
+        Template("r", "real", f"CAST({_SUM} AS DOUBLE)", never_null=True),
+        Template("p", "timespan", f"CAST({_SUM} AS BIGINT)"),
+    ),
+    _of_numbers(
+        "avg", "The mean of numbers, timespans or datetimes.",
+        Template("m", "decimal", "CAST(avg({0}){if} AS DECIMAL(38,12))"),
+        Template("r", "real", "coalesce(avg({0}){if}, 'NaN'::DOUBLE)"),
+        Template("p", "timespan", "CAST(avg({0}){if} AS BIGINT)"),
+        Template("t", "datetime", "make_timestamp(CAST(avg(epoch_us({0})){if} AS BIGINT))"),
+    ),
+    _ordered_values("min", "The least value.", Template("o", "0", "min({0}){if}")),
+    _ordered_values("max", "The greatest value.", Template("o", "0", "max({0}){if}")),
+    _linear(
+        "dcount", "How many different values there are.", Template("a _*", "long", _DIFFERENT, never_null=True),
+        wrong_number="needs a value",
+    ),
+    _linear("count_distinct", "How many different values there are.", Template("a", "long", _DIFFERENT, never_null=True)),
+    _of_numbers("stdev", "The standard deviation of a sample.", *_deviation("stddev_samp")),
+    _of_numbers("stdevp", "The standard deviation of a population.", *_deviation("stddev_pop")),
+    _of_numbers("variance", "The variance of a sample.", *_deviation("var_samp")),
+    _of_numbers("variancep", "The variance of a population.", *_deviation("var_pop")),
+    _linear("take_any", "Any of the values.", Template("a _*", "0", "any_value({0}){if}"), aliases=("any",), keeps_name=True),
+    _bits("binary_all_and", "The bits that all values have.", *_bits_of("bit_and")),
+    _bits("binary_all_or", "The bits that any of the values has.", *_bits_of("bit_or")),
+    _bits("binary_all_xor", "The bits that an odd number of the values has.", *_bits_of("bit_xor")),
+)  # fmt: skip
+_BY_NAME = {function.name: function for function in OF_VALUES}
+COUNTIF = _linear(
+    "countif", "How many rows there are for which a condition holds.",
+    Template("c", "long", "count(*) FILTER (WHERE {0})", never_null=True), wrong_number="takes one condition",
+)  # fmt: skip
+_COVARIANCES = (
+    _two_numbers("covariance", "The covariance of two values in a sample.",
+                 _real("r r", "coalesce(covar_samp({0}, {1}){if}, 0)")),
+    _two_numbers("covariancep", "The covariance of two values in a population.",
+                 _real("r r", "coalesce(covar_pop({0}, {1}){if}, 0)")),
+)  # fmt: skip
+
+
 FUNCTIONS = (
     BAG_OF_BAGS,
     SCHEMA_OF,
-    *(_aggregate(s.name, f"{s.doc}.", cost=Cost.LINEAR, aliases=_OLD_NAMES.get(s.name, ())) for s in SIMPLE.values()),
+    *OF_VALUES,
     *(
-        _aggregate(name, f"{SIMPLE[base].doc} of the rows for which a condition holds.", cost=Cost.LINEAR,
-                   aliases=_OLD_NAMES.get(name, ()))
-        for name, base in CONDITIONAL.items() if base in SIMPLE
-    ),
-    _aggregate("count", "How many rows there are.", _alone(_count), Cost.LINEAR, ("cnt",)),
-    _aggregate("countif", "How many rows there are for which a condition holds.", _alone(_countif), Cost.LINEAR),
-    _aggregate("arg_max", "Columns of the row with the greatest value.", _first_of, Cost.LINEAR, ("argmax",)),
-    _aggregate("arg_min", "Columns of the row with the least value.", _first_of, Cost.LINEAR, ("argmin",)),
-    _aggregate("make_list", "An array of the values that are not null.", cost=Cost.FEW_ROWS, aliases=("makelist",)),
-    _aggregate("make_set", "An array of the different values that are not null.", cost=Cost.FEW_ROWS,
-               aliases=("makeset",)),
-    _aggregate("make_list_with_nulls", "An array of the values, nulls as well."),
-    _aggregate("make_bag", "One bag of all bags.", aliases=("make_dictionary",)),
-    _aggregate("make_list_if", "An array of the values for which a condition holds.", cost=Cost.FEW_ROWS),
-    _aggregate("make_set_if", "An array of the different values for which a condition holds.", cost=Cost.FEW_ROWS),
-    _aggregate("make_bag_if", "One bag of the bags for which a condition holds."),
-    _aggregate("hll", "The different values as a state for dcount_hll(); exact here."),
-    _aggregate("hll_if", "hll() of the rows for which a condition holds."),
-    _aggregate("hll_merge", "Several states of hll() as one.", _alone(_hll_merge)),
-    _aggregate("buildschema", "The types of all values below each property.", _alone(_buildschema)),
-    *(
-        _aggregate(name, f"The covariance of two values in a {of}{rows}.", _alone(_covariance))
-        for name, of, rows in (
-            ("covariance", "sample", ""), ("covariancep", "population", ""),
-            ("covarianceif", "sample", " of the rows for which a condition holds"),
-            ("covariancepif", "population", " of the rows for which a condition holds"),
+        conditional(_BY_NAME[base], f"{base}if", aliases=("anyif",) if base == "take_any" else ())
+        for base in (
+            "sum", "avg", "min", "max", "dcount", "count_distinct", "stdev", "variance", "variancep", "take_any",
         )
     ),
+    _linear("count", "How many rows there are.", bind=_alone(_count), aliases=("cnt",)),
+    COUNTIF,
+    _linear("arg_max", "Columns of the row with the greatest value.", bind=_first_of, aliases=("argmax",)),
+    _linear("arg_min", "Columns of the row with the least value.", bind=_first_of, aliases=("argmin",)),
+    _aggregate("make_list", "An array of the values that are not null.", bind=_gathering("make_list", False),
+               cost=Cost.FEW_ROWS, aliases=("makelist",)),
+    _aggregate("make_set", "An array of the different values that are not null.", bind=_gathering("make_set", False),
+               cost=Cost.FEW_ROWS, aliases=("makeset",)),
+    _aggregate("make_list_with_nulls", "An array of the values, nulls as well.",
+               bind=_gathering("make_list_with_nulls", False)),
+    _aggregate("make_bag", "One bag of all bags.", bind=_gathering("make_bag", False), aliases=("make_dictionary",)),
+    _aggregate("make_list_if", "An array of the values for which a condition holds.",
+               bind=_gathering("make_list", True), cost=Cost.FEW_ROWS),
+    _aggregate("make_set_if", "An array of the different values for which a condition holds.",
+               bind=_gathering("make_set", True), cost=Cost.FEW_ROWS),
+    _aggregate("make_bag_if", "One bag of the bags for which a condition holds.", bind=_gathering("make_bag", True)),
+    _aggregate("hll", "The different values as a state for dcount_hll(); exact here.", bind=_gathering("hll", False)),
+    _aggregate("hll_if", "hll() of the rows for which a condition holds.", bind=_gathering("hll", True)),
+    _aggregate("hll_merge", "Several states of hll() as one.",
+        Template(
+            "d", "dynamic",
+            "coalesce(to_json(list_sort(list_distinct(flatten(list(CAST({0} AS VARCHAR[])))))), '[]'::JSON)",
+            never_null=True,
+        ),
+        wrong_number="takes one hll() state in summarize", wrong_type="needs hll() states, not {0}",
+    ),
+    _aggregate("buildschema", "The types of all values below each property.", bind=_alone(_buildschema)),
+    *_COVARIANCES,
+    *(conditional(one, f"{one.name}if", wrong_number="takes two values and a condition") for one in _COVARIANCES),
     Function(
         "dcount_hll", "How many values a state of hll() holds.",
         Template("d", "long!", "CASE WHEN json_type({0}) = 'ARRAY' THEN CAST(json_array_length({0}) AS BIGINT) END"),

@@ -19,8 +19,8 @@ def arguments(c: Binder, node: ast.Call, scope: Scope, low: int, high: int | Non
     return [c.expr(a, scope) for a in node.args]
 
 
-def fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:
-    """The arguments as these kinds, or why they do not fit."""
+def fit(kinds: list[str], args: list[Value], number: str, wrong: str) -> tuple[list[Value] | None, str]:
+    """The arguments as these kinds, or why they do not fit, in the words of ``number`` or ``wrong``."""
     wanted: list[str] = []
     for kind in kinds:
         if kind.endswith("*"):
@@ -31,12 +31,12 @@ def fit(kinds: list[str], args: list[Value]) -> tuple[list[Value] | None, str]:
         else:
             wanted.append(kind)
     if len(wanted) != len(args):
-        return None, f"does not take {len(args)} arguments"
+        return None, number.format(len(args))
     out: list[Value] = []
     for kind, arg in zip(wanted, args, strict=True):
         fitted = coerce(arg, kind)
         if fitted is None:
-            return None, f"does not take {arg.type} for argument {len(out) + 1}"
+            return None, wrong.format(arg.type, len(out) + 1)
         out.append(fitted)
     return out, ""
 
@@ -50,13 +50,15 @@ def _hashable(arg: Value) -> Value:
     return arg if arg.type in ("bool", "real") else text_of(arg)
 
 
-_KINDS = {"t": "datetime", "p": "timespan", "b": "bool", "g": "guid"}
+_KINDS = {"t": "datetime", "p": "timespan", "b": "bool", "g": "guid", "c": "bool"}
 
 
 def coerce(arg: Value, kind: str) -> Value | None:
     """The argument as a kind, or None if it does not fit."""
-    if kind == "a":
+    if kind in "a_":
         return arg
+    if kind == "o":
+        return arg if arg.type != "dynamic" else None
     if kind == "z":
         return arg if arg.type == "string" else None
     if kind == "S":

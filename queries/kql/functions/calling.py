@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from queries.kql import syntax as ast
+from queries.kql.binder import Binder
 from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.arguments import fit
 from queries.kql.functions.declaration import Body, Function, Kind, Template
+from queries.kql.stages import Scope
 from queries.kql.values import Value, sql
 
 #: The prefix of a body in Python in SQL, followed by the function's name and the index among its overloads.
@@ -19,7 +21,7 @@ def call(function: Function, args: list[Value], node: ast.Call) -> Value:
     """The value of a call. Raises ``KqlBindError`` with the first reason if no overload fits."""
     problem = ""
     for place, overload in enumerate(function.overloads):
-        fitted, why = fit(overload.arguments.split(), args)
+        fitted, why = fit(overload.arguments.split(), args, function.wrong_number, function.wrong_type)
         if fitted is None:
             problem = problem or why
         elif isinstance(overload, Template):
@@ -30,13 +32,28 @@ def call(function: Function, args: list[Value], node: ast.Call) -> Value:
             return _of_body(function, place, overload, [_gathered(value) for value in fitted], args, node)
         else:
             return _of_body(function, place, overload, fitted, args, node)
-    raise KqlBindError(f"{function.name}() {problem}", node.span)
+    raise KqlBindError(f"{node.name if function.kind is Kind.AGGREGATE else function.name}() {problem}", node.span)
 
 
-def call_of_group(function: Function, args: list[Value], node: ast.Call) -> Value:
+def call_of_group(c: Binder, function: Function, node: ast.Call, scope: Scope) -> Value:
     """The value of a call of an aggregate. R6: its column is named after it and its first argument."""
+    args = _of_rows(c, function, node, replace(scope, aggregates=False))
     made = call(function, args, node)
-    return made if made.parts else replace(made, name=f"{node.name}_{(args[0].name if args else None) or ''}")
+    if made.parts:
+        return made
+    first = (args[0].name if args else None) or ""
+    return replace(made, name=first if function.keeps_name and node.name == function.name else f"{node.name}_{first}")
+
+
+def _of_rows(c: Binder, function: Function, node: ast.Call, scope: Scope) -> list[Value]:
+    """The arguments of an aggregate, those that it uses. Their number comes first: it is what explains the others."""
+    given = len(node.args)
+    if not any(low <= given <= high for low, high in function.numbers):
+        raise KqlBindError(f"{node.name}() {function.wrong_number.format(given)}", node.span)
+    return [
+        c.condition(arg, scope) if place == function.condition else c.expr(arg, scope)
+        for place, arg in enumerate(node.args[: function.used])
+    ]
 
 
 def _gathered(value: Value) -> Value:
@@ -52,6 +69,8 @@ def _of_template(template: Template, args: list[Value], may: bool | None) -> Val
     kind = template.result.rstrip("!")
     if kind == "0":
         kind = args[0].type
+    if template.never_null:
+        may = False
     return sql(template.sql, kind, *args, nullable=True if template.result.endswith("!") else may)
 
 

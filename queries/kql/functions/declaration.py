@@ -7,13 +7,18 @@ arguments, one for each overload; the first that fits is used.
 **Kinds of arguments**, one letter each, separated by blanks: ``s`` string, ``S`` any type as text, ``z`` string and
 nothing else, ``x`` a regular expression, ``l`` long, ``n`` number, ``r`` real, ``i`` int, ``m`` decimal, ``b`` bool,
 ``t`` datetime, ``p`` timespan, ``g`` guid, ``d`` dynamic, ``D`` any type as dynamic, ``h`` the input of hash(), ``a``
-any type unchanged. ``k?`` may be missing, ``k*`` repeats.
+any type unchanged, ``o`` any type that has an order, so not dynamic, ``_`` anything, which is not used. ``k?`` may be
+missing, ``k*`` repeats. Only in aggregates: ``c`` a condition.
 
 **Aggregates** (``kind=Kind.AGGREGATE``): the SQL of a template aggregates, ``max({0}) - min({0})``; a body is called once
 for each group, and each argument is the list of the group's values: a null is None, any other value as in a body of a
-scalar function, except that dynamics are always Python values. It has at least one argument. Either may give null. What
-SQL depends on more than the types of the arguments has ``bind``, and so has every function of ``Kind.ROW``, whose SQL
-needs the order of the rows.
+scalar function, except that dynamics are always Python values. It has at least one argument. Either may give null, but
+for a template that is ``never_null``. What SQL depends on more than the types of the arguments has ``bind``, and so has
+every function of ``Kind.ROW``, whose SQL needs the order of the rows.
+
+**Their forms with a condition**: a template says ``{if}`` where the rows are chosen, right behind the call that
+aggregates: ``max({0}){if} - min({0}){if}``. :func:`conditional` makes ``maxif`` of ``max``, which takes the condition
+behind the arguments that must be there, and ``evaluate pivot`` can then use ``max``. In ``max`` itself, ``{if}`` is nothing.
 
 **Result**: a KQL type, or ``0`` for the type of the first argument. ``!`` after the type of a template: it may be null
 although no argument is.
@@ -23,8 +28,9 @@ from __future__ import annotations
 
 import enum
 import re
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from queries.kql import syntax as ast
@@ -35,7 +41,8 @@ from queries.kql.values import Value
 Bind = Callable[[Binder, ast.Call, Scope], Value]
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _HOLE = re.compile(r"\{(\d+)\}")
-_ARGUMENT = re.compile(r"[sSzxlnrimbtpgdDha][?*]?")
+_ARGUMENT = re.compile(r"(?:c|[sSzxlnrimbtpgdDhao_][?*]?)")
+_IF = "{if}"
 _RESULTS = frozenset(
     {"0", "bool", "int", "long", "real", "decimal", "string", "datetime", "timespan", "guid", "dynamic"}
 )
@@ -74,6 +81,7 @@ class Template:
     arguments: str
     result: str
     sql: str
+    never_null: bool = False  #: whatever the arguments, and over no rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +114,22 @@ class Function:
         kind: Kind = Kind.SCALAR,
         aliases: tuple[str, ...] = (),
         internal: bool = False,
+        keeps_name: bool = False,
+        wrong_number: str = "does not take {0} arguments",
+        wrong_type: str = "does not take {0} for argument {1}",
     ) -> None:
         """``aliases``: other names of the same function. Raises ``ValueError`` for a declaration that cannot work.
 
-        ``internal``: used by other functions or by an operator; no query can call it.
+        ``internal``: used by other functions or by an operator; no query can call it. ``keeps_name``: the column of an
+        aggregate is named as its argument, unless an alias is called. ``wrong_number`` and ``wrong_type``: what is said
+        if no overload fits, behind the name of the function: the number of arguments, or the type and place of one.
         """
-        self.name, self.doc, self.overloads, self.bind = name, doc, overloads, bind
+        self.name, self.doc, self.bind = name, doc, bind
+        self.given = overloads  # as declared, with {if}
+        self.overloads = tuple(_of_all_rows(overload) for overload in overloads)
+        self.keeps_name, self.wrong_number, self.wrong_type = keeps_name, wrong_number, wrong_type
         self.cost, self.kind, self.aliases, self.internal = cost, kind, aliases, internal
+        self._count()
         #: What the templates call, in lower case: a statement of linear functions may contain these words beside the
         #: store.
         self.words = frozenset(
@@ -126,6 +143,8 @@ class Function:
         for overload in overloads:
             if reason := _wrong(overload):
                 raise ValueError(f"{name}: {reason}")
+            if kind is not Kind.AGGREGATE and ("c" in overload.arguments or overload not in self.overloads):
+                raise ValueError(f"{name}: only an aggregate has a condition")
             if kind is Kind.AGGREGATE and isinstance(overload, Body) and not overload.arguments.split():
                 raise ValueError(
                     f"{name}: an aggregate's body needs an argument: it gets the list of the group's values"
@@ -135,8 +154,64 @@ class Function:
         if kind is Kind.ROW and bind is None:
             raise ValueError(f"{name}: a function of kind {kind.value} needs bind: only that has the order of the rows")
 
+    def _count(self) -> None:
+        """What the overloads say of the number and the places of the arguments."""
+        every = [overload.arguments.split() for overload in self.overloads]
+        #: The least and greatest number of arguments of each overload.
+        self.numbers = tuple(
+            (sum(len(kind) == 1 for kind in kinds), sys.maxsize if "*" in "".join(kinds) else len(kinds))
+            for kinds in every
+        )
+        conditions = {kinds.index("c") if "c" in kinds else None for kinds in every}
+        if len(conditions) > 1:
+            raise ValueError(f"{self.name}: the condition is not in one place")
+        self.condition = conditions.pop() if conditions else None  #: the place of the condition
+        unused = {len(kinds) - 1 if kinds and kinds[-1][0] == "_" else None for kinds in every}
+        self.used = unused.pop() if len(unused) == 1 else None  #: how many arguments are used; None: all
+
     def __repr__(self) -> str:
         return f"<{self.kind.value} function {self.name}>"
+
+
+def conditional(
+    function: Function, name: str, *, aliases: tuple[str, ...] = (), wrong_number: str = "takes a value and a condition"
+) -> Function:
+    """The form of an aggregate, made of templates, that takes a condition: ``sumif`` of ``sum``.
+
+    Raises ``ValueError`` if a template does not say where the rows are chosen.
+    """
+    made = [_of_some_rows(overload) for overload in function.given]
+    chosen = [overload for overload in made if overload is not None]
+    if not chosen or len(chosen) < len(made):
+        raise ValueError(
+            f"{name}: {function.name} has no form with a condition: each way to call it is a Template with {_IF}"
+        )
+    return Function(
+        name, f"{function.doc.removesuffix('.')} of the rows for which a condition holds.", *chosen,
+        cost=function.cost, kind=function.kind, aliases=aliases, keeps_name=function.keeps_name,
+        wrong_number=wrong_number, wrong_type=function.wrong_type,
+    )  # fmt: skip
+
+
+def _of_all_rows(overload: Template | Body) -> Template | Body:
+    """The overload without a condition."""
+    if isinstance(overload, Body) or _IF not in overload.sql:
+        return overload
+    return replace(overload, sql=overload.sql.replace(_IF, ""))
+
+
+def _of_some_rows(overload: Template | Body) -> Template | None:
+    """The overload with a condition behind the arguments that must be there; None if it has no place for one."""
+    if isinstance(overload, Body) or _IF not in overload.sql or "{*}" in overload.sql:
+        return None
+    kinds = overload.arguments.split()
+    place = sum(len(kind) == 1 for kind in kinds)
+    sql = _HOLE.sub(lambda hole: f"{{{int(hole[1]) + (int(hole[1]) >= place)}}}", overload.sql)
+    return replace(
+        overload,
+        arguments=" ".join((*kinds[:place], "c", *kinds[place:])),
+        sql=sql.replace(_IF, f" FILTER (WHERE {{{place}}})"),
+    )
 
 
 def _wrong(overload: Template | Body) -> str:
@@ -145,7 +220,7 @@ def _wrong(overload: Template | Body) -> str:
     for kind in kinds:
         if not _ARGUMENT.fullmatch(kind):
             return (
-                f"{kind!r} is no kind of argument; there is s S z x l n r i m b t p g d D h a, with ? or * behind it; "
+                f"{kind!r} is no kind of argument; there is s S z x l n r i m b t p g d D h a o _, with ? or * behind it, and c; "
                 "separate arguments by blanks"
             )
     if overload.result.removesuffix("!") not in _RESULTS:

@@ -20,11 +20,12 @@ import duckdb
 import pytest
 
 from parsers import extensions
-from queries.kql import KqlBindError, KqlError, run, validate
+from queries.kql import Catalog, KqlBindError, KqlError, official, run, validate
+from queries.kql.compile import compile_script
 from queries.kql.failures import engine_error
-from queries.kql.functions import python
+from queries.kql.functions import aggregates, python
 from queries.kql.functions.calling import BODY_PREFIX
-from queries.kql.functions.declaration import LINEAR, Body, Cost, Function, Kind, Template
+from queries.kql.functions.declaration import LINEAR, Body, Cost, Function, Kind, Template, conditional
 from queries.kql.functions.registry import GROUP, SUBJECTS, registry
 
 ROOT = Path(__file__).parents[4]
@@ -229,6 +230,67 @@ def test_pivot_says_which_aggregate_of_a_package_it_cannot_use(installed: Instal
     assert run(duckdb.connect(), instead).rows == [[8.0, None]]
 
 
+CONDITIONAL = """
+from queries.kql.functions.declaration import LINEAR, Function, Kind, Template, conditional
+SPAN = Function("span_of", "Greatest minus least.", Template("n s?", "0", "max({0}){if} - min({0}){if}"), Template("t", "timespan",
+                "CAST((epoch_us(max({0}){if}) - epoch_us(min({0}){if})) * 10 AS BIGINT)"), cost=LINEAR, kind=Kind.AGGREGATE,
+                wrong_type="needs a number or a time, not {0}")
+KEPT = Function("kept", "How many there are.", Template("o _*", "long", "count({0}){if}", never_null=True), cost=LINEAR,
+                kind=Kind.AGGREGATE, keeps_name=True, aliases=("kept_too",), wrong_number="needs a value")
+SHARE = Function("share", "The share of the rows.", Template("c", "real", "count(*) FILTER (WHERE {0}) / count(*)"), kind=Kind.AGGREGATE)
+FUNCTIONS = (SPAN, conditional(SPAN, "span_ofif"), KEPT, conditional(KEPT, "keptif", wrong_number="needs both"), SHARE)
+"""
+
+
+def test_an_aggregate_of_a_package_has_a_form_with_a_condition(installed: Install) -> None:
+    installed(CONDITIONAL)
+    asked = {
+        f"{DATA} | summarize span_of(V), span_ofif(V, V > 1), span_ofif(T, V > 1)": [[8.0, 7.0, "00:00:00"]],
+        f"{DATA} | summarize span_ofif(V, V > 1, 'x'), share(V > 1)": [[7.0, 0.5]],
+        f"{DATA} | project Host, V | evaluate pivot(Host, span_of(V))": [[8.0, None]],
+        f"{DATA} | summarize kept(V, V, V), X = keptif(V, V > 1)": [[3, 2]],
+    }  # fmt: skip
+    for query, rows in asked.items():
+        assert run(duckdb.connect(), query).rows == rows
+
+
+def test_an_aggregate_of_a_package_says_its_column_and_what_it_refuses(installed: Install) -> None:
+    installed(CONDITIONAL)
+    (compiled,) = compile_script(f"{DATA} | summarize kept(V), kept_too(V), keptif(T, V > 1), span_of(V)", Catalog({}))
+    assert [(c.name, c.nullable) for c in compiled.columns] == [
+        ("V", False), ("kept_too_V", False), ("T", False), ("span_of_V", True)
+    ]  # fmt: skip
+    for call, refusal in {
+        "span_of(Host)": "span_of() needs a number or a time, not string",
+        "span_ofif(Host, V > 1)": "span_ofif() needs a number or a time, not string",
+        "span_ofif(V, V)": "a condition is needed here, not real",
+        "kept_too()": "kept_too() needs a value",
+        "span_ofif(V)": "span_ofif() takes a value and a condition",
+        "keptif(nosuch)": "keptif() needs both",
+        "kept(dynamic([1]))": "kept() does not take dynamic for argument 1",
+    }.items():
+        with pytest.raises(KqlBindError, match=re.escape(refusal)):
+            validate(f"{DATA} | summarize {call}")
+
+
+def test_the_aggregates_of_one_value_are_declared_as_those_of_a_package() -> None:
+    named = official.LEND_THEIR_NAME | {f"{n}if" for n in official.LEND_THEIR_NAME if f"{n}if" in official.AGGREGATES}
+    bound = {n for n in named if n in registry().aggregates and registry().aggregates[n].bind is not None}
+    assert len(named) >= 24 and not bound
+    assert not [v for v in vars(aggregates).values() if isinstance(v, type) and v.__module__ == aggregates.__name__]
+
+
+def test_a_form_with_a_condition_needs_its_place() -> None:
+    body = Function("ours", "Ours.", Body("r", "real", len), kind=Kind.AGGREGATE)
+    unmarked = Function(
+        "ours", "Ours.", Template("r", "real", "max({0}){if}"), Template("t", "real", "max({0})"), kind=Kind.AGGREGATE
+    )
+    everything = Function("ours", "Ours.", Template("r*", "real", "max([{*}]){if}"), kind=Kind.AGGREGATE)
+    for one in (body, unmarked, everything):
+        with pytest.raises(ValueError, match="oursif: ours has no form with a condition"):
+            conditional(one, "oursif")
+
+
 def test_a_body_of_a_group_is_called_with_an_argument(installed: Install) -> None:
     installed(
         "from queries.kql.functions.declaration import Body, Function, Kind\n"
@@ -305,6 +367,13 @@ def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
         ({"overloads": (Body("s", "string", str.upper),), "cost": LINEAR}, "its cost is WALL"),
         ({"overloads": (Template("s", "string", "{0}"),), "kind": Kind.ROW}, "needs bind"),
         ({"overloads": (Body(" ", "long", len),), "kind": Kind.AGGREGATE}, "an aggregate's body needs an argument"),
+        ({"overloads": (Template("s", "string", "max({0}){if}"),)}, "only an aggregate has a condition"),
+        ({"overloads": (Template("c", "bool", "{0}"),)}, "only an aggregate has a condition"),
+        ({"overloads": (Template("c?", "bool", "{0}"),), "kind": Kind.AGGREGATE}, "'c?' is no kind of argument"),
+        (
+            {"overloads": (Template("r c", "real", "max({0})"), Template("c", "real", "1")), "kind": Kind.AGGREGATE},
+            "not in one place",
+        ),
         ({"overloads": (Template("r q", "real", "{0} / {1}"),)}, "'q' is no kind of argument"),
         ({"overloads": (Template("sl?", "string", "{0}"),)}, "behind it; separate arguments by blanks"),
         ({"overloads": (Template("r", "float", "{0}"),)}, "'float' is no type of a result"),
