@@ -79,7 +79,7 @@ def write_folder(out: Path, only: str, *, missing: bool = False) -> int:
         if only not in name or (missing and place.exists()):
             continue
         with tempfile.TemporaryDirectory() as folder:
-            tree = unpacked(path, Path(folder))
+            tree = unpacked(path, Path(folder)).resolve()
             text = json.dumps(answers_of(tree), indent=1, sort_keys=True)
         # Answers name files: where the capture lay must not make two runs differ.
         place.write_text(text.replace(str(tree), "/capture"), "utf-8")
