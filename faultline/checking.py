@@ -32,7 +32,7 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     """Prints a line per part; exit 1 for a problem, 2 if a part could not be checked. ``tried``: further edge files, in
     addition to those of the configuration."""
     from parsers import patterns
-    from parsers.sources import unwritten
+    from parsers.sources import counted, unwritten
 
     wrong: list[str] = []
     settings = load(config)
@@ -42,8 +42,9 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     problems = catalogue.check()
     wrong += [f"catalogue: {p}" for p in problems]
     odd = unwritten(catalogue.entries)
-    sources_of_none = f", {len(odd)} of a source that nothing built-in writes (OPEN, below)" if odd else ""
-    print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong{sources_of_none}")
+        f", {len(odd)} source{'s' if len(odd) > 1 else ''} named that nothing built-in writes, see below" if odd else ""
+    )
+    print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong{counted(odd)}")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
     wrong += _dashboards(settings)

@@ -28,9 +28,18 @@ def unwritten(patterns: Sequence[Pattern]) -> list[str]:
         for source in sorted(pattern.sources - WRITTEN):
             near = get_close_matches(source, sorted({*WRITTEN, *GROUPS}), n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(sorted({*WRITTEN, *GROUPS}))}"
-            if others and not near:
-                hint += ", and what installed formats and receivers write"
+            if others:
+                hint += "; installed formats and receivers may write others"
             lines.append(
-                f"catalogue: {pattern.file}: {pattern.id}: no line that Faultline reads is of source {source!r}; {hint}"
+                f"catalogue: {pattern.file}: {pattern.id}: nothing built-in writes the source {source!r}; {hint}"
             )
     return lines
+
+
+def counted(lines: Sequence[str]) -> str:
+    """The number of ``unwritten`` sources, as the end of a sentence; empty for none."""
+    return (
+        f", {len(lines)} source{'s' if len(lines) > 1 else ''} named that nothing built-in writes, see below"
+        if lines
+        else ""
+    )

@@ -60,6 +60,14 @@ class Scope:
     #: The name under which a site's edge files may still have it.
     formerly: str = ""
 
+    def __post_init__(self) -> None:
+        """Raises ``ValueError`` for a scope whose causes are to be looked up in two ways, ``TypeError`` for no function."""
+        for called in (self.test, self.outside, self.on_hosts, self.touching, self.reaches):
+            if called is not None and not callable(called):
+                raise TypeError(f"scope {self.name}: a {type(called).__name__} is no function")
+        if sum((self.on_hosts is not None, self.touching is not None, self.own_run)) > 1:
+            raise ValueError(f"scope {self.name}: give one of on_hosts, touching and own_run")
+
     @property
     def shared(self) -> bool:
         """Are other runs evidence about an edge of this scope that does not say?"""

@@ -45,11 +45,11 @@ def test_every_severity_of_a_line_may_be_named(severity: str, tmp_path: Path) ->
     [
         (["syslog"], False, []),
         (["slurm", "job"], False, []),  # groups of sources
-        (["syslogg"], False, ["of source 'syslogg'; did you mean 'syslog'?"]),
-        (["syslog", "slurmctl", "kernell"], False, ["of source 'kernell'; did", "of source 'slurmctl'; did you mean 'slurmctld'?"]),
-        (["harbour"], False, ["of source 'harbour'; there is bmc, central, "]),
-        (["harbour"], True, [", ufm, and what installed formats and receivers write"]),  # the package's own format may write it
-        (["syslogg"], True, ["of source 'syslogg'; did you mean 'syslog'?"]),
+        (["syslogg"], False, ["the source 'syslogg'; did you mean 'syslog'?"]),
+        (["syslog", "slurmctl", "kernell"], False, ["the source 'kernell'; did", "the source 'slurmctl'; did you mean 'slurmctld'?"]),
+        (["harbour"], False, ["the source 'harbour'; there is bmc, central, "]),
+        (["harbour"], True, ["; installed formats and receivers may write others"]),  # the package's own format may write it
+        (["syslogg"], True, ["the source 'syslogg'; did you mean 'syslog'?"]),
     ],
 )  # fmt: skip
 def test_a_source_that_nothing_writes_is_reported(
@@ -63,7 +63,7 @@ def test_a_source_that_nothing_writes_is_reported(
     found = unwritten(patterns.load([path]).entries)
     assert len(found) == len(says)
     for line, words in zip(found, says, strict=True):
-        assert line.startswith(f"catalogue: {path}: site-ups: no line that Faultline reads is ") and words in line
+        assert line.startswith(f"catalogue: {path}: site-ups: nothing built-in writes ") and words in line
 
 
 def test_the_sources_that_built_in_parts_name_are_known() -> None:
@@ -80,7 +80,7 @@ def test_check_reports_a_source_that_nothing_writes_and_calls_it_no_fault(
     config = tmp_path / "faultline.toml"
     config.write_text(f"patterns = [{str(site(tmp_path, sources=['syslogg']))!r}]\n")
     assert check_all(config, None) == 0
-    assert " 0 wrong, 1 of a source that nothing built-in writes (OPEN, below)\n" in (out := capsys.readouterr().out)
+    assert " 0 wrong, 1 source named that nothing built-in writes, see below\n" in (out := capsys.readouterr().out)
     assert "\nOPEN   catalogue: " in out and "did you mean 'syslog'?" in out
 
 

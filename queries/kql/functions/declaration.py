@@ -135,6 +135,11 @@ class Function:
         self.words = frozenset(
             word.lower() for o in overloads if isinstance(o, Template) for word in _CALLED.findall(o.sql)
         )
+        for words in (wrong_number, wrong_type):
+            try:
+                words.format("1", "1")
+            except (IndexError, KeyError, ValueError):
+                raise ValueError(f"{name}: {words!r} may hold {{0}} and {{1}} in braces, and nothing else") from None
         for spelling in (name, *aliases):
             if not _NAME.fullmatch(spelling):
                 raise ValueError(f"'{spelling}' is no name of a function: letters, digits and _, not a digit first")
@@ -166,8 +171,8 @@ class Function:
         if len(conditions) > 1:
             raise ValueError(f"{self.name}: the condition is not in one place")
         self.condition = conditions.pop() if conditions else None  #: the place of the condition
-        unused = {len(kinds) - 1 if kinds and kinds[-1][0] == "_" else None for kinds in every}
-        self.used = unused.pop() if len(unused) == 1 else None  #: how many arguments are used; None: all
+        counts = {len(kinds) - 1 if kinds and kinds[-1] in ("_?", "_*") else None for kinds in every}
+        self.used = counts.pop() if len(counts) == 1 else None  #: how many arguments are used; None: all
 
     def __repr__(self) -> str:
         return f"<{self.kind.value} function {self.name}>"
@@ -178,10 +183,14 @@ def conditional(
 ) -> Function:
     """The form of an aggregate, made of templates, that takes a condition: ``sumif`` of ``sum``.
 
-    Raises ``ValueError`` if a template does not say where the rows are chosen.
+    Raises ``ValueError`` if a template does not say where the rows are chosen, or if not all need as many arguments.
     """
     made = [_of_some_rows(overload) for overload in function.given]
     chosen = [overload for overload in made if overload is not None]
+    if len({overload.arguments.split().index("c") for overload in chosen}) > 1:
+        raise ValueError(
+            f"{name}: all ways to call {function.name} must need as many arguments: the condition comes next"
+        )
     if not chosen or len(chosen) < len(made):
         raise ValueError(
             f"{name}: {function.name} has no form with a condition: each way to call it is a Template with {_IF}"

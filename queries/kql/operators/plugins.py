@@ -188,9 +188,10 @@ def _pivoted(c: TableBinder, stage: Stage, call: ast.Call, env: Env, declared: a
     out = [(n, text_of(v) if v.type == "dynamic" else v) for n, v in keys]
     scope = Scope(env, row.columns, stage, aggregates=True)
     name = _with_condition(aggregate, env)
+    place = _place_of_condition(name)
     for value in values:
         test = ast.Binary("==", ast.Call("tostring", (by,)), ast.Literal(value, "string"))
-        args = (*aggregate.args[:1], test, *aggregate.args[1:])
+        args = (*aggregate.args[:place], test, *aggregate.args[place:])
         made = c.expr(ast.Call(name, args, span=aggregate.span), scope)
         out.append((fresh(value or "Column1", [n for n, _ in out]), made))
     positions: list[Any] = [literal_column(str(i + 1)) for i in range(len(keys))]
@@ -216,6 +217,13 @@ def _with_condition(aggregate: ast.Call, env: Env) -> str:
             "the column first, and pivot with take_any()", aggregate.span,
         )  # fmt: skip
     return name
+
+
+def _place_of_condition(name: str) -> int:
+    """Where an aggregate takes its condition: behind the arguments that must be there, of which there is mostly one."""
+    found = registry()
+    declared = found.aggregates.get(found.name_of(name))
+    return declared.condition if declared is not None and declared.condition is not None else 1
 
 
 def _pivot_keys(

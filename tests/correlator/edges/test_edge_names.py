@@ -10,6 +10,7 @@ import pytest
 
 from correlator.edges import load, scopes
 from correlator.edges.conditions.declaration import Condition, declared
+from correlator.edges.conditions.registry import conditions
 from correlator.edges.scopes import Scope
 from correlator.facts import registry
 from correlator.facts.world import World
@@ -88,8 +89,13 @@ def test_an_edge_may_use_all_that_a_packages_scope_declares(tmp_path: Path, monk
         "same rack", "Both are in one rack.", same_rack, reaches=lambda world, cause: ["gx01"], formerly="one rack"
     )
     theirs = {"same rack": offered, "bare": same_rack, "taking": replace(offered, name="taking", formerly="same node")}
+    asked = {"taking": Condition("taking", "It is so.", lambda world, cause, effect: None, formerly="several nodes")}
     before = registry.subjects()
-    monkeypatch.setattr(registry, "subjects", lambda: (*before, SimpleNamespace(SCOPES=theirs)))
+    monkeypatch.setattr(
+        registry,
+        "subjects",
+        lambda: (*before, SimpleNamespace(KINDS=(), DETECTORS=(), SCOPES=theirs, CONDITIONS=asked)),
+    )
     scopes.scopes.cache_clear()
     try:
         files = [
@@ -98,8 +104,13 @@ def test_an_edge_may_use_all_that_a_packages_scope_declares(tmp_path: Path, monk
         found, problems = load.load(files)
         edges = {edge.id: (edge.scope, edge.shared) for edge in found if edge.file in {path.name for path in files}}
         _, refused = load.load([site(tmp_path, id="alone", scope="bare", shared=1)])
+        conditions.cache_clear()
+        asking = site(tmp_path, id="asks", requires=["several nodes"])
+        (kept,) = [edge for edge in load.load([asking])[0] if edge.id == "asks"]
     finally:
         scopes.scopes.cache_clear()
+        conditions.cache_clear()
+    assert kept.requires == ("several nodes",)
     assert problems == [] and edges == {
         "same rack": ("same rack", True), "one rack": ("same rack", True), "bare": ("bare", False),
         "same node": ("same node", False),

@@ -375,7 +375,7 @@ def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
             "not in one place",
         ),
         ({"overloads": (Template("r q", "real", "{0} / {1}"),)}, "'q' is no kind of argument"),
-        ({"overloads": (Template("sl?", "string", "{0}"),)}, "behind it; separate arguments by blanks"),
+        ({"overloads": (Template("sl?", "string", "{0}"),)}, "and c; separate arguments by blanks"),
         ({"overloads": (Template("r", "float", "{0}"),)}, "'float' is no type of a result"),
         ({"overloads": (Template("r r", "real", "{0} / {2}"),)}, "the hole {2} is for argument 3, but there are 2"),
     ],
