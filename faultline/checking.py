@@ -42,8 +42,6 @@ def check_all(config: Path | None, data: Path | None, tried: Sequence[Path] = ()
     problems = catalogue.check()
     wrong += [f"catalogue: {p}" for p in problems]
     odd = unwritten(catalogue.entries)
-        f", {len(odd)} source{'s' if len(odd) > 1 else ''} named that nothing built-in writes, see below" if odd else ""
-    )
     print(f"catalogue      {len(catalogue.entries)} event patterns, {len(problems)} wrong{counted(odd)}")
     wrong += _edges([*settings.edges, *_present(tried)], catalogue)
     wrong += _reports(settings.reports)
