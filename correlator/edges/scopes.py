@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
+from correlator.edges.conditions.declaration import first_line
 from correlator.facts.configuration import took_from
 from correlator.facts.gpu_holders import not_held
 from correlator.facts.gpus import bus
@@ -100,8 +101,7 @@ def declared(name: str, offered: Scope | Test) -> Scope:
     says what it means, and a cause of it reaches no other runs."""
     if isinstance(offered, Scope):
         return offered if offered.name == name else replace(offered, name=name)
-    lines = (getattr(offered, "__doc__", None) or "").strip().splitlines()
-    return Scope(name, lines[0] if lines else "", offered)
+    return Scope(name, first_line(offered), offered)
 
 
 SCOPES = Scopes()

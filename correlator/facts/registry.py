@@ -287,11 +287,11 @@ def conclude(world: World) -> list[Fact]:
             before.remember(world.facts)
         except Exception as error:
             world.facts = before.restored()
-            world._facts_by_kind, world._facts_by_job = (-1, {}), (-1, {})
+            world.facts_moved()
             name = getattr(detector, "__qualname__", repr(detector))
             why = f"detector {name} of {called} raised {extensions.described(error)}"
             extensions.warn_once(f"{why}; it is left out of this pass", error)
             world.left_out.append(f"{why}: what it concludes is missing here.")
     world.facts.sort(key=lambda f: f.key)
-    world._facts_by_kind, world._facts_by_job = (-1, {}), (-1, {})
+    world.facts_moved()
     return world.facts

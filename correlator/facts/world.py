@@ -328,12 +328,16 @@ class World:
         """The names of the declared kinds for which ``test`` holds."""
         return [name for name, kind in self.declared.items() if test(kind)]
 
+    def facts_moved(self) -> None:
+        """The lookups of facts are made anew: some were replaced, or stand in another order."""
+        self._facts_by_kind, self._facts_by_job = (-1, {}), (-1, {})
+
     def conclude(self, found: Iterable[Fact | Revision]) -> None:
         """Adds what a detector found, in an order that does not depend on its internals."""
         listed = list(found)
         if revised := {id(one.of): one.fact for one in listed if isinstance(one, Revision)}:
             self.facts = [revised.get(id(fact), fact) for fact in self.facts]
-            self._facts_by_kind, self._facts_by_job = (-1, {}), (-1, {})
+            self.facts_moved()
         self.facts += sorted((one for one in listed if isinstance(one, Fact)), key=lambda f: f.key)
 
     def recall(self, facts: Iterable[Fact]) -> None:

@@ -58,5 +58,9 @@ def declared(name: str, offered: Condition | Test) -> Condition:
     docstring says what it means."""
     if isinstance(offered, Condition):
         return offered if offered.name == name else replace(offered, name=name)
-    lines = (getattr(offered, "__doc__", None) or "").strip().splitlines()
-    return Condition(name, lines[0] if lines else "", offered)
+    return Condition(name, first_line(offered), offered)
+
+
+def first_line(offered: object) -> str:
+    """The first line of a docstring; empty without one."""
+    return next(iter((getattr(offered, "__doc__", None) or "").strip().splitlines()), "")
