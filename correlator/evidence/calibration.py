@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def covered(confidence: float, missing: int, left: Sequence[float] | None = None
 
 def along(line: Line, x: float) -> float:
     """Linear between the points, constant outside."""
-    place = bisect_right([p[0] for p in line], x)
+    place = bisect_right(line, x, key=itemgetter(0))
     if place == 0:
         return line[0][1]
     if place == len(line):

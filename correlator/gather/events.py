@@ -363,7 +363,20 @@ def spread(values: list[Any], places: pl.Series) -> list[Any]:
 
 def shared(column: pl.Series) -> list[Any]:
     """The values of a column as shared objects: few hosts, files and kinds occur in very many events."""
+    if column.null_count() == len(column):
+        return [None] * len(column)
     return spread(*different(column))
+
+
+#: So many lines are looked at to see whether messages repeat, and this share of different ones is too many to share.
+_SAMPLE, _MOSTLY_DIFFERENT = 512, 0.9
+
+
+def _messages(column: pl.Series) -> list[Any]:
+    """Messages as shared objects where they repeat, as in storms: looking for equal texts takes three times as long as
+    making a text for each line."""
+    sample = column.gather_every(max(1, len(column) // _SAMPLE))
+    return column.to_list() if sample.n_unique() > _MOSTLY_DIFFERENT * len(sample) else shared(column)
 
 
 def _without_copies(lines: pl.DataFrame, read: _Read, *, sent: bool) -> Lines:
@@ -383,7 +396,7 @@ def _without_copies(lines: pl.DataFrame, read: _Read, *, sent: bool) -> Lines:
     empty, ones, nowhere = itertools.repeat(()), itertools.repeat(1), itertools.repeat(0.0)
     events = list(map(
         Event, lines["id"].to_list(), times, list(map(sigmas.__getitem__, resolutions)),
-        spread([kind for kind, _ in pairs], whose_pair), shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), shared(lines["message"]),
+        spread([kind for kind, _ in pairs], whose_pair), shared(lines["host"]), shared(lines["device"]), lines["job_id"].to_list(), _messages(lines["message"]),
         spread([source for _, source in pairs], whose_pair), shared(lines["layer"]), shared(lines["severity"]), shared(lines["file"]), lines["line"].to_list(), received,
         shared(lines["time_quality"]), ones, times, spread(entities_by_text, whose), empty, nowhere, own,
         known_by, shared(lines["authority"]),
