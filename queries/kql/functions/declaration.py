@@ -121,7 +121,7 @@ class Function:
         """``aliases``: other names of the same function. Raises ``ValueError`` for a declaration that cannot work.
 
         ``internal``: used by other functions or by an operator; no query can call it. ``keeps_name``: the column of an
-        aggregate is named as its argument, unless an alias is called. ``wrong_number`` and ``wrong_type``: what is said
+        aggregate is named as its argument, unless an alias is called. ``wrong_number`` and ``wrong_type``: the message
         if no overload fits, behind the name of the function: the number of arguments, or the type and place of one.
         """
         self.name, self.doc, self.bind = name, doc, bind
