@@ -159,13 +159,13 @@ def draw(series: Sequence[Sequence[Bin]]) -> str:
         most = max((r.count for r in rows), default=1)
         dots += "".join(
             f'<circle cx="{30 + 250 * r.stated:.1f}" cy="{270 - 250 * r.right:.1f}" r="{3 + 9 * (r.count / most) ** 0.5:.1f}" fill="{colour}" fill-opacity=".65">'
-            f"<title>said {r.stated:.2f}, right {r.right:.2f}, {r.count} cases</title></circle>" for r in rows
+            f"<title>stated {r.stated:.2f}, right {r.right:.2f}, {r.count} cases</title></circle>" for r in rows
         )  # fmt: skip
     return (
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 310 310" width="310" height="310" font-family="sans-serif" font-size="11">'
         '<rect width="310" height="310" fill="#fff"/><path d="M30 20V270H280" fill="none" stroke="#555"/>'
         '<path d="M30 270L280 20" stroke="#999" stroke-dasharray="4 4"/>'
-        f'{dots}<text x="100" y="298">confidence said</text><text transform="translate(14 210) rotate(-90)">share that was right</text>'
+        f'{dots}<text x="100" y="298">confidence stated</text><text transform="translate(14 210) rotate(-90)">share that was right</text>'
         '<text x="24" y="284">0</text><text x="272" y="284">1</text><text x="16" y="26">1</text></svg>\n'
     )
 
@@ -185,12 +185,12 @@ def with_answers(
         if family in before:
             now = fit(both[family])
             moved = [f"{x:.2f}: {along(before[family], x):.3f} -> {along(now, x):.3f}" for x in (0.5, 0.7, 0.85, 0.95)]
-            print(f"  raw confidence and what is said for it, without and with them: {', '.join(moved)}")
+            print(f"  raw confidence and what is stated for it, without and with them: {', '.join(moved)}")
     return both
 
 
 def report(check: Sequence[Judged], found: Fit) -> None:
-    """Prints how often verdicts were right, and how far that is from what they said, by what was collected."""
+    """Prints how often verdicts were right, and how far that is from the confidence they stated, by what was collected."""
     before = [(one.raw, one.right) for one in check]
     after = [(found.says(one), one.right) for one in check]
     print(f"{len(check)} verdicts on other seeds: {sum(r for _, r in before) / len(before):.3f} right")
@@ -208,9 +208,9 @@ def report(check: Sequence[Judged], found: Fit) -> None:
         ours = [one for one in check if one.family == "infra" and one.missing == missing and one.at_most >= 1.0]
         if ours:
             stated, right = (sum(values) / len(ours) for values in zip(*((found.says(one), one.right) for one in ours), strict=True))  # fmt: skip
-            print(f"  {missing} witnesses missing: said {stated:.3f}, right {right:.3f}, {len(ours)} verdicts")
+            print(f"  {missing} witnesses missing: stated {stated:.3f}, right {right:.3f}, {len(ours)} verdicts")
     for row in reliability(after):
-        print(f"  said {row.stated:.2f}  right {row.right:.2f}  {row.count:5d} cases")
+        print(f"  stated {row.stated:.2f}  right {row.right:.2f}  {row.count:5d} cases")
 
 
 def new_fit(seeds: int, feedback: Path | None) -> Fit:

@@ -190,7 +190,7 @@ def compare_folders(old: Path, new: Path) -> int:
 
 
 def compared(old: Path, new: Path) -> dict[str, list[Difference]] | None:
-    """The differences of each capture; None, said on standard error, where there are no answers."""
+    """The differences of each capture; None, and a line on standard error, where there are no answers."""
     names = sorted({path.name for folder in (old, new) for path in folder.glob("*.json")})
     if not names:
         print(f"{old}, {new}: no answers here; make them with `write`", file=sys.stderr)

@@ -28,7 +28,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.simulators import ui_store  # noqa: E402
 
-#: What an operator at a page should not have to wait for; the figures are told beside them.
+#: What an operator at a page should not have to wait for; the figures are printed beside them.
 GOALS = {"paint": 0.5, "ready": 1.0, "bytes": 400_000, "fps": 50.0}
 TIMEOUT_MS = 120_000
 READY = """selector => new Promise(done => {

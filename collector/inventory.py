@@ -151,7 +151,7 @@ class Inventory:
         return {host: state for host, state in self._states(now).items() if _is_up(state)}
 
     def _states(self, now: datetime) -> dict[str, str]:
-        """What Slurm said of each node within the last hour."""
+        """The state that Slurm reported of each node within the last hour."""
         rows = self.store.ask(intake.states_lately(now - timedelta(hours=1)))
         return {r["host"]: r["state"] for r in rows if r["state"]}
 

@@ -1,7 +1,7 @@
 """Scheduling priorities for busy machines: threads that answer requests run before those that store and compute.
 
 A page requested during ingest needs some 20 ms of a core, and found four threads and two parser processes waiting for
-two cores: it spent four times as long in the run queue as running (measured). So everything that nobody waits for runs
+two cores: it was four times as long in the run queue as running (measured). So everything that nobody waits for runs
 at lower priority: parsing, storing, correlating, and the engines' own threads. Acknowledging does not.
 """
 

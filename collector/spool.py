@@ -74,7 +74,7 @@ def _begun() -> Future[Position]:
     return done
 
 
-class SpoolFull(Exception):  # noqa: N818  (a state, told to the sender)
+class SpoolFull(Exception):  # noqa: N818  (a state, reported to the sender)
     """Nothing was stored: retry in ``retry_s`` seconds."""
 
     def __init__(self, text: str, retry_s: float) -> None:

@@ -249,7 +249,7 @@ def _watch_parent() -> None:
 # -- pieces of files -------------------------------------------------------------------------------------------------
 
 
-class ParsingFailed(RuntimeError):  # noqa: N818  (what happened, told to a person)
+class ParsingFailed(RuntimeError):  # noqa: N818  (what happened, shown to a person)
     """A batch could not be parsed: its worker died twice on it, or hit a bug of ours. The text says which."""
 
 

@@ -18,7 +18,7 @@ import endings_page  # noqa: E402 (beside this file)
 
 from correlator.edges.conditions.declaration import Condition  # noqa: E402 (found by the path above)
 from correlator.edges.conditions.registry import CONDITIONS, conditions  # noqa: E402
-from correlator.edges.load import is_shared  # noqa: E402
+from correlator.edges.load import is_shared, with_names_of_today  # noqa: E402
 from correlator.edges.scopes import SCOPES, Scope, scopes  # noqa: E402
 from correlator.facts import registry  # noqa: E402
 from correlator.model import false_lines  # noqa: E402
@@ -129,7 +129,7 @@ def edges_page(
     parts = [EDGES_HEAD]
     for path in [*sorted(EDGES.glob("*.toml")), *more]:
         text = path.read_text(encoding="utf-8")
-        edges = [e for e in tomllib.loads(text)["edge"] if not e.get("disabled")]
+        edges = [with_names_of_today(e) for e in tomllib.loads(text)["edge"] if not e.get("disabled")]
         parts += [f"\n## {path.name}\n\n{_lead(text)}\n"]
         parts += ["\n" + _entry(edge) + "\n" for edge in edges]
     return "".join([*parts, _scopes(within), _requirements(required)])

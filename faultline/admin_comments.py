@@ -1,7 +1,7 @@
 """Writes the verdict's line into Slurm's AdminComment of a finished job, so that ``sacct -o AdminComment`` shows it.
 
 Only if the site asked for it, by the service, never by a hook. A comment that is not Faultline's stays as it is. Whatever
-fails is counted, said in the log, and tried again later and later.
+fails is counted, logged, and tried again later and later.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ class AdminComments(Collector):
         return due
 
     def _line(self, reader: Reader, row: dict[str, Any]) -> str:
-        """What the job's owner may know; nothing if that cannot be told."""
+        """What the job's owner may know; nothing if that cannot be determined."""
         try:
             return line_of(OwnReader(reader, row["user"]).run(row["run_key"])["document"])
         except ProblemError:  # its user is disputed, or it is gone

@@ -213,7 +213,7 @@ def query(
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE of a declared parameter.")
     ] = None,
-    max_rows: Annotated[int | None, typer.Option(min=1, help="Stop after so many rows (said on stderr).")] = None,
+    max_rows: Annotated[int | None, typer.Option(min=1, help="Stop after so many rows (noted on stderr).")] = None,
     timeout: Annotated[float | None, typer.Option(min=0.001, help="Stop after so many seconds.")] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show SQL, plan and the segments that can match instead of running.")
@@ -453,7 +453,7 @@ def check(
     data: Data = None,
     replay: Annotated[
         bool,
-        typer.Option("--replay", help="Back-test: what would the edges of --edges have said? Exit 1 if it differs."),
+        typer.Option("--replay", help="Back-test: what would the edges in --edges conclude? Exit 1 if it differs."),
     ] = False,
     edges: Annotated[
         list[Path] | None, typer.Option("--edges", help="Edge file to check or to try, on top of today's.")

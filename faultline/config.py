@@ -348,7 +348,7 @@ class DrainAdvisor(_Section):
 
     ``floor``: the share of a partition's nodes that must stay able to run jobs, ``floors`` that of single partitions.
     ``check``: a program and its arguments, to which the node's name is added; exit 0 is a passed check. ``bridge``: one that
-    is told each drain and resume, as JSON on its standard input.
+    receives each drain and resume, as JSON on its standard input.
     """
 
     acting: bool = False

@@ -1,4 +1,4 @@
-"""``GET /api/v1/gate/HOST``: what a node's agent is told about its own node, and whether prologs there may refuse jobs.
+"""``GET /api/v1/gate/HOST``: what a node's agent is answered about its own node, and whether prologs there may refuse jobs.
 
 The answer is that of ``GET /api/v1/nodes/HOST/fitness``, with ``drain`` beside it. Agents ask with their own token, which
 must be bound to their host, and no page's user needs one of them.

@@ -42,7 +42,7 @@ def job_ids(text: str) -> dict[str, str]:
 
 
 def step_name(text: str) -> str:
-    """Slurm's step number in its usual notation: 4294967291 -> batch."""
+    """Slurm's step number in its notation: 4294967291 -> batch."""
     return _STEPS.get(text, text)
 
 

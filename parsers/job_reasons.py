@@ -17,7 +17,7 @@ class Meaning(Enum):
     HELD = "held"  #: It stays in the queue until somebody releases or changes it.
     LIMITED = "limited"  #: It stays in the queue because of a limit of an association, an account or a QOS.
     ENDED = "ended"  #: It is over, and ended like this.
-    NONE = "none"  #: Nothing is said.
+    NONE = "none"  #: No reason is given.
 
 
 _WAITS = (

@@ -78,7 +78,7 @@ def _of_job(place: Recognition, inner: PurePosixPath, head: bytes) -> Recognitio
     text."""
     if place.artifact == "env":
         return replace(place, kind="job_env", reason="an env file in a job's folder")
-    whose = f"job {place.job_id}" if place.job_id is not None else "a job whose number is not told"
+    whose = f"job {place.job_id}" if place.job_id is not None else "a job whose number is not known"
     if binary := why_binary(head):
         return replace(place, kind="skip", source=None, artifact=None, reason=f"of {whose}: {binary}")
     if place.artifact:

@@ -58,7 +58,7 @@ class FileEntry:
     """The ledger entry of one ingested file.
 
     ``digest`` covers the first ``consumed`` bytes of its content, which end at a line end and hold ``lines`` lines.
-    ``tail`` is the unterminated line after them, if there was one: stored too, and replaced once it has grown.
+    ``tail`` is the unterminated line after them, if there was one: stored too, and replaced once it is longer.
     """
 
     path: str

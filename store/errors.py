@@ -9,7 +9,7 @@ class StoreError(Exception):
     """The store cannot do what was requested."""
 
 
-class StoreHeld(StoreError):  # noqa: N818  (a state, told to a person)
+class StoreHeld(StoreError):  # noqa: N818  (a state, shown to a person)
     """Another process holds the store. ``address`` is the address of its service, if it left one."""
 
     def __init__(self, folder: Path, address: str | None) -> None:

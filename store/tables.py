@@ -142,7 +142,7 @@ TRIAGE = _table("kept", "triage", {
     "events": TEXTS, "jobs": TEXTS,
 })  # fmt: skip
 #: What the drain advisor decided about nodes, one row a step (faultline.drain_acting). ``decision`` names the drain that a
-#: step belongs to; ``reason`` is what Slurm was given, ``stamp`` who set it and when, as Slurm said afterwards.
+#: step belongs to; ``reason`` is what Slurm was given, ``stamp`` who set it and when, as Slurm reported afterwards.
 DRAIN_DECISIONS = _table("kept", "drain_decisions", {
     **dict.fromkeys(("decision", "cluster", "host", "device", "incident_id", "step", "guard", "detail", "reason", "stamp", "evidence"), TEXT),
     "at": TIME,

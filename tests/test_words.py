@@ -1,9 +1,11 @@
-"""Names are the field's standard terms. Those that were not, and that reviews kept finding, do not come back."""
+"""Names and prose use the field's standard terms. Words that are not, and that reviews kept finding, do not come back."""
 
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,6 +27,24 @@ KEPT = {
 }
 
 
+#: The same words in prose: docstrings, comments and pages of docs. "Printed" is left out, as programs print; "spent" is kept
+#: out, as time is used. A part of a name is no word: a kind of fact (``gpu.told``), a way to end (``requeued-untold``).
+GONE_IN_PROSE = re.compile(
+    r"(?<![\w.-])(told|said|heard|untold|unheard|spent|voices?|usual|spared|grown)(?![\w-])", re.IGNORECASE
+)
+#: What prose may quote, and why.
+QUOTED = (
+    re.compile(r"(`+)[^`\n]+\1"),  # names of data, settings and commands
+    re.compile(r", and said so\."),  # docs/edges.md: a sentence of verdicts
+    re.compile(r"nothing was heard of it"),  # docs/operations.md: a reason in the answer about a node
+    re.compile(r"attributes: .*"),  # docs/kinds.md: names of data
+)
+COMMENTS = {
+    "js": r"//(?!/).*|/\*.*?\*/", "css": r"/\*.*?\*/", "html": r"\{#.*?#\}|<!--.*?-->", "toml": r"(?:^|\s)#.*", "kql": r"//.*",
+    "sh": r"(?:^|\s)#.*",
+}  # fmt: skip
+
+
 def defined(path: Path) -> Iterator[str]:
     """The names that a file gives: functions, classes, arguments, variables and attributes."""
     for node in nodes_of(path):
@@ -40,6 +60,85 @@ def defined(path: Path) -> Iterator[str]:
 
 def coined(path: Path) -> set[str]:
     return {name for name in defined(path) if GONE.search(re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name))}
+
+
+def python_prose(source: str) -> Iterator[str]:
+    """The comments and docstrings of Python code."""
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.string
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node, clean=False) or ""
+
+
+def prose(path: Path) -> Iterator[str]:
+    """What is written in a file for people: a page as a whole, without its code; of code the comments and docstrings."""
+    text, kind = path.read_text(encoding="utf-8"), path.suffix[1:]
+    if kind == "py":
+        yield from python_prose(text)
+    elif kind == "md":
+        yield re.sub(r"^```.*?^```|^(?: {4}|\t).*?$", "", text, flags=re.MULTILINE | re.DOTALL)
+    else:
+        yield from re.findall(
+            COMMENTS[kind], text, re.MULTILINE | re.DOTALL if kind in ("css", "html") else re.MULTILINE
+        )
+
+
+def coined_in_prose(path: Path) -> list[str]:
+    """The lines of prose that use such a word."""
+    found: list[str] = []
+    if not GONE_IN_PROSE.search(path.read_text(encoding="utf-8")):
+        return found  # most files: reading code for its comments takes a second a megabyte
+    for part in prose(path):
+        for quoted in QUOTED:
+            part = quoted.sub("", part)
+        found += [line.strip() for line in part.splitlines() if GONE_IN_PROSE.search(line)]
+    return found
+
+
+def written() -> Iterator[Path]:
+    """All files of the rooms and the docs that hold prose, without the change log (history) and what others wrote."""
+    yield ROOT / "README.md"
+    yield from (ROOT / "docs").rglob("*.md")
+    for room in (*ROOMS, "deploy"):
+        for kind in ("py", *COMMENTS):
+            yield from (path for path in (ROOT / room).rglob(f"*.{kind}") if not {"vendor", "capture"} & {*path.parts})
+
+
+def test_no_prose_uses_one() -> None:
+    files = [*written()]
+    assert (
+        len(files) > 500
+        and {path.relative_to(ROOT).as_posix(): lines for path in files if (lines := coined_in_prose(path))} == {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("made.py", 'def f():\n    """What Slurm said of it."""\n'), ("made.py", "x = 1  # the usual case\n"),
+        ("made.md", "A node was heard of.\n"), ("made.js", "f();  // told to readers\n"), ("made.css", "/* told\n by colour */\n"),
+        ("made.html", "<p>{# told to\n readers #}\n"), ("made.toml", "a = 1  # its voices\n"), ("made.sh", "# time spent\n"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_prose_is_seen(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert len(coined_in_prose(path)) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("made.py", 'x = "what it said"\nsaid_by = 1  # ``gpu.told``, `said`, requeued-untold\n'), ("made.md", "`heard`\n\n    it said\n"),
+        ("made.js", "f('it said nothing');\n"), ("made.toml", 'text = "and said so"\n'),
+    ],
+)  # fmt: skip
+def test_texts_and_names_of_data_are_not_prose(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    assert coined_in_prose(path) == []
 
 
 def test_no_name_is_one_of_the_words_that_are_gone() -> None:

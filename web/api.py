@@ -384,7 +384,7 @@ def answered(result: kql.Result, body: dict[str, Any]) -> dict[str, Any]:
     """The table of one statement, and the chart that ``render`` requests."""
     drawn = {"render": result.chart.document()} if result.chart else {}
     named = {"name": result.name} if result.name else {}  # among the tables of fork and facet
-    cut_at = {"truncated_by": "bytes"} if result.cut_at == "bytes" else {}  # by rows, else: the asker said how many
+    cut_at = {"truncated_by": "bytes"} if result.cut_at == "bytes" else {}  # by rows, else: the request gave the number
     return {**named, **body, "truncated": result.truncated, **cut_at, **drawn}
 
 

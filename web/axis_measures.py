@@ -23,7 +23,7 @@ Point = tuple[datetime, float, float]
 MOST_POINTS = 400
 #: Gauges are drawn for at most this many hosts: a switch has hundreds.
 MOST_HOSTS = 3
-#: Two points further apart than this many usual distances have nothing between them.
+#: Two points further apart than this many typical distances have nothing between them.
 GAP = 2.5
 _EPOCH = datetime(1970, 1, 1)
 

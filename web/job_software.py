@@ -1,7 +1,7 @@
 """What the nodes of a run ran when it began (kernel, drivers, firmware, image), and what of it the last good run had otherwise.
 
-The node's agent reports it, no user: where the changed thing is of the kind that broke (``Cause.software``), on the node that broke, it is said to
-fit the verdict. It weighs nothing in it: a new version is no proof.
+The node's agent reports it, no user. Where the changed thing is of the kind that broke (``Cause.software``), on the node
+that broke, the page states that it fits the verdict. It weighs nothing in it: a new version is no proof.
 """
 
 from __future__ import annotations

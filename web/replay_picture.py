@@ -36,7 +36,7 @@ def picture(replay: Mapping[str, Any]) -> Row:
 
 
 def _courses(moments: Sequence[Row]) -> list[list[str]]:
-    """The jobs, those together of which the same was said at each moment."""
+    """The jobs, those together of which the same was concluded at each moment."""
     found: dict[str, list[str]] = {}
     for key in moments[0]["verdicts"]:
         each = [one["verdicts"].get(key) or {} for one in moments]

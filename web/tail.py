@@ -106,7 +106,7 @@ class Tail:
         self.sent = {json.dumps(row, sort_keys=True) for row in rows}
         if (
             result.truncated and not fresh
-        ):  # what waits hides what comes: the rest of it is given up, and said to be missing
+        ):  # what waits hides what comes: the rest of it is given up, and reported as missing
             until = datetime.now(UTC).replace(tzinfo=None)
         self.since = max(self.since, until - min(STORED_WITHIN, until - datetime.min))
         self.most = min(MOST + len(self.sent), MOST_RESUMED)

@@ -45,7 +45,7 @@ class Config:
     ``spool_mb`` and ``memory_mb`` are caps. ``spool_wait``: above this share of ``spool_mb``, files and journal are not
     read until there is room; 1 reads on and drops the oldest. ``nice`` is added to the process's niceness; ``cpus``
     pins it (empty: any CPU). ``flush_s``: the longest time a line waits for others. ``last_gasp_s``: time to deliver
-    the rest after SIGTERM. ``gate``: what prologs that ask are told (``collector.agent.gate.keeper``): "log" keeps an
+    the rest after SIGTERM. ``gate``: what prologs that ask are answered (``collector.agent.gate.keeper``): "log" keeps an
     answer, "drain" also asks the service for the right to refuse jobs, "off" keeps none. ``host``: none is the variable
     FAULTLINE_HOST (a pod's ``spec.nodeName``), and without it the short host name; ``node_names`` makes it Slurm's name.
     """

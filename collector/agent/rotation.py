@@ -319,7 +319,7 @@ class Remembered:
         self._stored.add(key)
 
     def add(self, place: Place) -> None:
-        if place.offset:  # an empty file cannot be told from others by its content
+        if place.offset:  # an empty file cannot be distinguished by its content
             self._places[f"{self.KEY}{place.path}|{place.inode}:{place.head:08x}:{place.anchor:08x}"] = place
 
     def of(self, path: str) -> list[Place]:

@@ -1,4 +1,4 @@
-"""The jobs whose batch script runs on this node at the moment, from the prolog of root to the epilog, and what Slurm said of
+"""The jobs whose batch script runs on this node at the moment, from the prolog of root to the epilog, and what Slurm reported of
 their files. The source of hooks writes it down, the source that follows their output reads it."""
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ def _list(found: object) -> list[Any]:
 
 
 def _check_tables(body: bytes) -> None:
-    """Raises ``Refused`` for JSON of too many records; it is a request of the usual form."""
+    """Raises ``Refused`` for JSON of too many records; it is a request of the regular form."""
     found = otlp_json.tables(body)
     _check_count(len(found.records) if found is not None else 0)
 

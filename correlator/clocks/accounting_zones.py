@@ -152,7 +152,7 @@ class AccountingTime:
         if not allocated or not rows.height:
             return False
         if not self.stays and not self.epochs and not _any_far(rows, allocated):
-            return False  # the usual case, on every tick
+            return False  # the common case, on every tick
         begun = rows.filter(pl.col("start").is_not_null() & pl.col("source").is_in([*ACCOUNTING_SOURCES, *EPOCHS]))
         logged = pl.DataFrame(
             {"job_id": list(allocated), "t": list(allocated.values())}, schema={"job_id": pl.Int64, "t": pl.Float64}

@@ -135,7 +135,7 @@ def compared_further(
     for former in [*before.signs, {}][:ROUNDS]:
         if found.offsets or zoned.log_ahead:
             signs_by_host = _signs_by_host(events, known, found)
-        else:  # the usual case, on every tick
+        else:  # the common case, on every tick
             signs_by_host = _by_host(signs(events, by_kind, launched, known))
         if _off({host: signs_by_host[host] for host in signs_by_host.keys() - former.keys() - _hosts(found.signs)}):
             return None

@@ -168,7 +168,7 @@ def _allocated_again(by_kind: ByKind) -> frozenset[int]:
     """
     started = [e.job_id for e in by_kind["slurm.job_start"] if e.source == "slurmctld" and e.job_id is not None]
     requeued = {e.job_id for e in by_kind["slurm.job_requeue"] if e.source == "slurmctld" and e.job_id is not None}
-    if len(set(started)) == len(started):  # the usual case
+    if len(set(started)) == len(started):  # the common case
         return frozenset(requeued)
     return frozenset(requeued | {job for job, count in Counter(started).items() if count > 1})
 

@@ -108,7 +108,7 @@ def fit(words: Sequence[Word], lines: Mapping[str, Sequence[float]], excluded: I
     pairs = [(at, host) for at, nodes in words for host in nodes if host in lines]
     pairs = pairs[:: len(pairs) // MOST_WORDS + 1]
     now = sum(_fits(lines[host], at) for at, host in pairs)
-    if 2 * now >= len(pairs):  # the usual case
+    if 2 * now >= len(pairs):  # the common case
         return Fit(len(pairs), {0: now} if now else {}, {0: len({h for at, h in pairs if _fits(lines[h], at)})})
     hits: Counter[int] = Counter()
     nodes: dict[int, set[str]] = defaultdict(set)

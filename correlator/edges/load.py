@@ -181,7 +181,7 @@ def _add(
     It may disable edges of ``others`` too.
     """
     tables, problems = _tables(path, tests)
-    for table in map(_with_names_of_today, tables["edge"]):
+    for table in map(with_names_of_today, tables["edge"]):
         name = str(table.get("id", "?"))
         if table.get("disabled"):
             for entries in (found, others or {}):
@@ -201,7 +201,7 @@ def _add(
     return problems
 
 
-def _with_names_of_today(table: dict[str, Any]) -> dict[str, Any]:
+def with_names_of_today(table: dict[str, Any]) -> dict[str, Any]:
     """An edge without former names of its scope and requirements. Values of wrong types are left to the checks."""
     scope, requires = table.get("scope"), table.get("requires")
     if isinstance(scope, str) and (today := former_scopes().get(scope)):

@@ -108,7 +108,7 @@ def proof(
     nodes: Callable[[], Collection[str]],
     before: Proof | None = None,
 ) -> Proof:
-    """What can be said of the strays ``found``. ``events``: those that count, in addition to those of ``before``;
+    """What is known of the strays ``found``. ``events``: those that count, in addition to those of ``before``;
     ``nodes`` returns where jobs ran."""
     asked = frozenset(e.host for e in found if e.source == "slurmctld" and not e.own and e.host)
     if before is not None:

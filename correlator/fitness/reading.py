@@ -129,7 +129,7 @@ class _Situations:
                     getattr(one, kept).append(line)
 
     def _passed(self, failed: Sequence[Row]) -> dict[tuple[str, str, str], datetime]:
-        """When validators last said of checks that had failed that they pass: by host, validator and check."""
+        """When validators last reported that checks which had failed pass: by host, validator and check."""
         checks = {(row["host"], row["source"], row["check"]) for row in failed if row["check"]}
         if not checks:
             return {}

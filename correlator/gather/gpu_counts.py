@@ -34,7 +34,7 @@ def counted_by_settings(settings: Iterable[Mapping[str, Any]]) -> bool | None:
 
 _OF_NODES = "NodeName:"
 _GPUS = re.compile(r"(?:=|,)gpu(?::[^\s,:(]+)?(?::no_consume)?:(\d{1,4})\b(?!:)", re.IGNORECASE)
-#: The kinds of GPUs, with what is said of each.
+#: The kinds of GPUs, with what is stated of each.
 _KINDS = re.compile(r"(?:=|,)gpu:[^\s,]*", re.IGNORECASE)
 
 

@@ -140,7 +140,7 @@ def unasked(hosts: Collection[str], since: float, until: float) -> Sequence[Mapp
 def unsupported(of_kernel: Sequence[Event]) -> list[Event]:
     """The events in the kernel's name that others can have written, and that no line with better evidence supports."""
     doubtful = [e for e in of_kernel if e.known_by]
-    if not doubtful:  # the usual case, if the kernel's ring is collected
+    if not doubtful:  # the common case, if the kernel's ring is collected
         return []
     # What a file repeats of the ring is one event with it: such a line of the ring is the copy of no other.
     reported: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
@@ -174,7 +174,7 @@ def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
 def _supported(claimed: Iterable[Event], reported: Iterable[float]) -> Iterator[Event]:
     """The events that lines which only the kernel can have written, ``reported`` at these times, are copies of: one each.
 
-    Otherwise, a user could repeat what the kernel said a while ago, and make a flap of a loss.
+    Otherwise, a user could repeat what the kernel logged a while ago, and make a flap of a loss.
     """
     left = sorted(reported, reverse=True)
     for event in sorted(claimed, key=lambda e: (e.time, e.id)):

@@ -6,8 +6,8 @@
 * A packet from an address that is not known to be the host's, and text that a shipper sent without naming a file, show
   nothing about their writer (``SENT``). That counts for lines in the kernel's name as well. No conclusion uses them.
 
-The same words where only their program can write remove the doubt. What such lines are worth
-is said in verdicts/kernel_words.py.
+The same words where only their program can write remove the doubt. verdicts/kernel_words.py states what such lines are
+worth.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ def gpu_minors(
     store: Asks, cluster: str | None, *, is_measured: bool
 ) -> Callable[[str], Sequence[tuple[float, str, int]]]:
     """``minors(host)``: (time, PCI address, number of the device file) of the GPUs that nvidia-smi listed, where that
-    number is first told or another one. ``is_measured``: are there any measurements?"""
+    number is first reported or another one. ``is_measured``: are there any measurements?"""
     known: dict[str, list[tuple[float, str, int]]] = {}
     listed: list[bool] = [] if is_measured else [False]
 

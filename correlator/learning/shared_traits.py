@@ -16,7 +16,7 @@ import polars as pl
 #: A trait is shared if chance explains it with at most this probability, after all tries are counted.
 CHANCE = 0.05
 
-#: Fewer hurt ones have nothing in common that could be told from chance.
+#: What fewer hurt ones have in common cannot be distinguished from chance.
 FEWEST = 2
 
 #: Traits of the same ones are named in this order: places first, then whose and what they were.

@@ -61,7 +61,7 @@ def _compared(found: LiveConclusions, before: LiveConclusions) -> Touched:
 
 
 def _same(document: Document, old: Document | None) -> tuple[Document, bool]:
-    """The document to keep, and whether it says what the one before said."""
+    """The document to keep, and whether it states the same as the one before."""
     if old is None or document is old:
         return document, old is not None
     if isinstance(old, Frozen):  # which is of no use for storing

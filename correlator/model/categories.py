@@ -1,7 +1,7 @@
-"""The contract's categories of verdicts and incidents: all that is said about a run because of its category alone.
+"""The contract's categories of verdicts and incidents: all that is stated about a run because of its category alone.
 
 A cause names its category (``Cause.category``), and an operator's answer may name one. ``infra.*`` are faults of the
-cluster: what is said about those comes from their cause.
+cluster: what is stated about those comes from their cause.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ LOG_HOST = Channel(
 AS_CONTROLLER = Channel(
     "syslog as slurmctld",
     "a line of slurmctld's from a compute node",
-    "slurm.conf or a file of slurmctld's names another host, and that host's slurmctld is heard",
+    "slurm.conf or a file of slurmctld's names another host, and that host's slurmctld sends lines",
 )
 CONTROLLERS_FILE = Channel(
     "file of slurmctld",

@@ -172,7 +172,7 @@ class Band:
 
 
 #: What a line says of a device on the repair list. down, up: it lost its link, it has it again. state: one of both.
-#: trouble: its driver names it. spared: another took over. errors: it corrupted data. optics: its light or its module is
+#: trouble: its driver names it. ``spared``: another took over. errors: it corrupted data. optics: its light or its module is
 #: out of limits. corrected: it may have corrected an error by itself (``Kind.corrected``).
 Sign = Literal["down", "up", "state", "trouble", "spared", "errors", "optics", "corrected"]
 

@@ -1,6 +1,6 @@
 """Advice to drain, in shadow: which nodes the repair list would have had drained, and what became of them.
 
-The list is made again for each moment of the past at which a device had said something new, from the events up to
+The list is made again for each moment of the past at which a device had reported something new, from the events up to
 then. A node for which it says "now" and gives Slurm's command to drain is advice; then the ledger of drains
 (``store.tables.DRAINS``) and the runs say whether somebody drained the node, and whether it ended a job first. Nothing
 is done to any node.

@@ -1,4 +1,4 @@
-"""Ends that a state of Slurm names: what they mean, and what its user is told in place of the category's words."""
+"""Ends that a state of Slurm names: what they mean, and what its user reads in place of the category's words."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """One round of the acting mode: follow the drains that stand, then carry out the advice that every guard lets pass.
 
-A node is ours only while Slurm has exactly the reason that we gave, set by the same user at the same second as Slurm told us
+A node is ours only while Slurm has exactly the reason that we gave, set by the same user at the same second as Slurm reported
 right afterwards. All else is somebody's decision: it is recorded, and the node is not touched.
 """
 
@@ -45,7 +45,7 @@ CHECK_AGAIN = timedelta(minutes=30)
 CHECKS_S = 60.0
 #: How long the bridge may take, in seconds.
 BRIDGE_S = 20.0
-#: Steps that the bridge is told: what changes whether jobs may go to the node.
+#: Steps that are sent to the bridge: what changes whether jobs may go to the node.
 FORWARDED = frozenset({record.DRAINED, record.RESUMED, record.UNDONE, record.TAKEN_OVER, record.GONE})
 
 

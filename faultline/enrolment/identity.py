@@ -66,7 +66,7 @@ def of_azure(document: str, nonces: Iterable[str], settings: Azure, now: datetim
     subscription, machine = _id(stated, "subscriptionId"), _id(stated, "vmId")
     if subscription.lower() not in {one.lower() for one in settings.subscriptions}:
         raise IdentityRefused(f"the subscription {subscription} is not one of the site's")
-    # Last: what is said of a restart (door.py) is said of fresh documents of the site's own machines only.
+    # Last: what door.py states of a restart applies to fresh documents of the site's own machines only.
     given = str(stated.get("nonce", "")).encode()
     if not any(compare_digest(given, nonce.encode()) for nonce in nonces):
         raise ForAnotherRequest("the document was not made for this request")

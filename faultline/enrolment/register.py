@@ -1,7 +1,7 @@
 """The enrolled instances: a folder with one small file for each name, which an operator may read and remove.
 
 Only digests of tokens are kept. A file is on disk before its instance may send. Removing a file takes the token away at
-the next request; nothing else needs to be told.
+the next request; nothing else needs to be notified.
 """
 
 from __future__ import annotations

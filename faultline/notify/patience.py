@@ -19,7 +19,7 @@ class Patience:
 
     def has_lasted(self, target: str, name: str, state: str, wait_s: float, times: int = 1) -> bool:
         """Whether a subject has been in ``state`` for ``wait_s`` seconds, doubled for each of the ``times`` that the target
-        was told of it, but the first."""
+        was notified of it, but the first."""
         now, key = self.monotonic(), (target, name)
         last, since = self._pending.get(key, ("", now))
         if last != state:

@@ -51,7 +51,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class News:
-    """``message`` is None if nothing needs to be said, and only remembered under another name."""
+    """``message`` is None if nothing needs to be sent, and only remembered under another name."""
 
     message: Message | None
     kept: tuple[Kept, ...]

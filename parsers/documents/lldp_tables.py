@@ -112,7 +112,7 @@ def _read_table(gathered: Gathered, kind: str, lines: list[Line]) -> list[Neighb
         elif columns and not _AROUND.match(line.text):
             cells = _cells(line.text.rstrip(), starts)
             if cells is None:
-                gathered.warn(f"a row whose cells cannot be told apart: {line.text.strip()[:80]!r}", line.number)
+                gathered.warn(f"a row whose cells cannot be separated: {line.text.strip()[:80]!r}", line.number)
             else:
                 found += _neighbour({ours: cells[place] for ours, place in columns.items()}, kind, line)
     return found

@@ -9,13 +9,14 @@ import polars as pl
 from parsers import clock
 from parsers.formats import syslog
 from parsers.formats.base import Format, conform, groups
-from parsers.formats.kernel import MONOTONIC_HEADER, MONOTONIC_WRITER
+from parsers.formats.kernel import MONOTONIC_WRITER
 from parsers.record import Origin
 
 _ZONE = r"(?:[A-Z][A-Za-z]{1,4}|[+-]\d\d(?:\d\d)?)"
 _FULL = rf"(?s)^\S{{1,12}} (?P<day>\d{{4}}-\d\d-\d\d) (?P<clock>\d\d:\d\d:\d\d(?:\.\d+)?) (?P<zone>{_ZONE}) (?P<rest>\S+ \S+?: .*)$"
 _UNIX = r"(?s)^(?P<epoch>1\d{9})\.(?P<fraction>\d{1,6}) (?P<rest>[\w.-]+ [^\s\[\]:]+(?:\[\d+\])?: .*)$"
-_MONOTONIC = rf"(?s)^{MONOTONIC_HEADER.regex}(?P<rest>{MONOTONIC_WRITER}.*)$"
+_SINCE_BOOT = r"\d+\.\d{6}"
+_MONOTONIC = rf"(?s)^\[ *(?P<uptime>{_SINCE_BOOT})\] (?P<rest>{MONOTONIC_WRITER}.*)$"
 _BETWEEN = r"^-- (?:(?:Journal|Logs) begins? at |Boot [0-9a-f]{32}|Reboot|No entries)"
 
 
@@ -77,6 +78,6 @@ UNIX = Format(
 )  # fmt: skip
 MONOTONIC = Format(
     "journalctl", "journalctl -o short-monotonic: [seconds since boot] host program",
-    rf"^\[ *\d+\.\d{{6}}\] {MONOTONIC_WRITER}", _read_monotonic,
+    rf"^\[ *{_SINCE_BOOT}\] {MONOTONIC_WRITER}", _read_monotonic,
 )  # fmt: skip
 BETWEEN = Format("journalctl", "what journalctl prints between boots", _BETWEEN, _read_between)

@@ -26,9 +26,8 @@ _SECONDS = (Run("digit", 1, 9), ".", Run("digit", 6, 6))
 UPTIME_HEADER = header(
     "[", Run("blank", 0), named("uptime", either(r"\d+\.\d+", *_SECONDS)), either(rf"\](?: ?{CALLER})? ?", "] ")
 )
-#: The same of ``journalctl -o short-monotonic``, behind which a writer is named.
-MONOTONIC_HEADER = header("[", Run("blank", 0), named("uptime", either(r"\d+\.\d{6}", *_SECONDS)), "] ")
-#: A host and its kernel, or a program with its process ID: without one of them the line is of ``dmesg``.
+#: What follows the same header of ``journalctl -o short-monotonic``: a host and its kernel, or a program with its process
+#: ID. Without one of them the line is of ``dmesg``.
 MONOTONIC_WRITER = r"[\w.-]+ (?:kernel|[^\s\[\]:]+\[\d+\]): "
 _DMESG = rf"(?s)^ ?(?:<(?P<prio>\d{{1,3}})>)? ?{UPTIME_HEADER.regex}(?P<message>.*)$"
 _WEEKDAY = re.compile(

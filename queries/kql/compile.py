@@ -24,8 +24,9 @@ from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
 from queries.kql.expressions import bind, boolean
 from queries.kql.functions.calling import call as call_function
-from queries.kql.functions.calling import call_of_group
+from queries.kql.functions.calling import call_of_group, call_of_row
 from queries.kql.functions.declaration import Function as DeclaredFunction
+from queries.kql.functions.declaration import Kind
 from queries.kql.functions.python import USED as PYTHON_WORD
 from queries.kql.functions.registry import registry
 from queries.kql.hints import ELSEWHERE, INSTEAD
@@ -282,6 +283,8 @@ class Compiler(Builder):
                 made = function.bind(self, node, scope)
             elif function is aggregate:
                 made = call_of_group(self, function, node, scope)
+            elif function.kind is Kind.ROW:
+                made = call_of_row(self, function, node, scope)
             else:
                 made = call_function(function, [self.expr(a, scope) for a in node.args], node)
             return _declared_by(function, made)

@@ -109,7 +109,7 @@ def _converted(left: Value, right: Value) -> str | None:
 
 
 def _as_guid(value: Value) -> Value:
-    """A text that spells a guid in its usual form, beside a guid.
+    """A text that spells a guid in its canonical form, beside a guid.
 
     For other spellings the documentation does not say whether Kusto parses the text or formats the guid.
     """

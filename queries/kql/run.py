@@ -146,7 +146,7 @@ class _Probe:
 @dataclass(frozen=True)
 class _Made:
     """Statements as they were compiled at a moment. ``ascii_first``: terms are recognised by the ASCII rules (``edges``);
-    ``segments``: of the store whose blocks they name, and what was said of them."""
+    ``segments``: of the store whose blocks they name, and what was reported of them."""
 
     statements: list[Compiled]
     when: datetime

@@ -53,7 +53,7 @@ def _conditions(operators: Sequence[ast.Node], column: str) -> Iterator[ast.Node
         assert isinstance(node, ast.Operator)
         if node.name not in ("where", "extend", "project", "project-away", "project-keep", "project-reorder"):
             return
-        if any(isinstance(n, ast.Call) and n.name in of_rows for n in walked(node)):
+        if any(isinstance(n, ast.Call) and registry().name_of(n.name) in of_rows for n in walked(node)):
             return  # a row's neighbours count
         if node.name == "where":
             yield node.parts["value"]

@@ -30,7 +30,7 @@ _LEDGER = (
 _DECISIONS = (
     Column("at", "At", "time"), Column("host", "Node", "name"), Column("device", "Device", "name"), Column("step", "Decision", "name"),
     Column("guard", "Refused by", "name"), Column("detail", "Why"), Column("incident_id", "Incident", "name"), Column("reason", "Reason in Slurm"),
-    Column("evidence", "Told by"),
+    Column("evidence", "Reported by"),
 )  # fmt: skip
 _REPEATED = (
     Column("host", "Node", "name"), Column("times", "Times in 30 days", "count", bar=True), Column("out_s", "Out of service", "seconds"),
@@ -134,6 +134,6 @@ def ledger(reader: Reader) -> Section:
 
 REPORT = Report(
     "drain-advice", "Drains and advice",
-    f"What the repair list would have drained and whether people did within {HOURS:g} h; what the advisor did; the ledger of drains; the last {DAYS:g} days unless told otherwise.",
+    f"What the repair list would have drained and whether people did within {HOURS:g} h; what the advisor did; the ledger of drains; the last {DAYS:g} days unless set otherwise.",
     lambda reader: [advice(reader), decisions(reader), ledger(reader)],
 )  # fmt: skip

@@ -15,7 +15,7 @@ from queries.reports.wording import stretch
 _COLUMNS = (
     Column("urgency", "Urgency", "name"), Column("host", "Host", "name"), Column("device", "Device", "name"), Column("far_end", "Other end", "name"),
     Column("plane", "Plane", "name"), Column("flaps", "Flaps", "count", bar=True), Column("warnings", "Warnings", "count"),
-    Column("down_s", "Down in all", "seconds"), Column("down", "Still down", "flag"), Column("expected", "Usual", "name"),
+    Column("down_s", "Down in all", "seconds"), Column("down", "Still down", "flag"), Column("expected", "Typical", "name"),
     Column("outlier", "More than chance", "flag"), Column("runs", "Jobs meanwhile", "count"), Column("slowed", "Slowed", "count"),
     Column("ended", "Ended", "count"), Column("last", "Last", "time"), Column("action", "Do"),
 )  # fmt: skip
@@ -28,7 +28,7 @@ def repairs(reader: Reader) -> Section:
     return Section(
         "repairs", "Repair list", _lead(found), figures=_figures(found.repairs), tables=(table,),
         notes=(
-            "Usual: what an ordinary device of the same role had in this time. More than chance: as many or more would be there with a "
+            "Typical: what an ordinary device of the same role had in this time. More than chance: as many or more would be there with a "
             "probability below that of naming one good device in five lists. Outages that a switch, a reboot or planned work explains do not count.",
         ),
     )  # fmt: skip
@@ -60,6 +60,6 @@ def _row(one: Repair) -> dict[str, Any]:
 REPORT = Report(
     "repairs",
     "Repair list",
-    f"Links that flap and devices that correct errors: how often, whom it hurt, what to do; the last {DAYS:g} days unless told otherwise.",
+    f"Links that flap and devices that correct errors: how often, whom it hurt, what to do; the last {DAYS:g} days unless set otherwise.",
     lambda reader: [repairs(reader)],
 )

@@ -116,7 +116,7 @@ def _seconds(store: OpenStore, day: date, clock: str) -> list[tuple[int, int]]:
 
 def _settled(store: OpenStore) -> str:
     """The current lines, as FROM and WHERE, without the unfinished last line of a file, which is replaced once the file
-    has grown."""
+    is longer."""
     cursor = store.cursor()
     ((last, open_files),) = cursor.execute("""SELECT (SELECT coalesce(max(rowid), -1) FROM raw.logs),
         (SELECT count(*) FROM raw.files WHERE tail IS NOT NULL)""").fetchall()

@@ -4,7 +4,7 @@ This is the only definition of "out of service": the table ``Drains``, the saved
 read it. A node is out of service while Slurm has it DRAIN, DOWN, FAIL, INVAL, in maintenance, or restarts it. Power
 saving is not an outage, and "not responding" (*) alone is not one yet.
 
-Observations of a node are what Slurm's tools and accounting said, and slurmctld's own lines. A period begins with the
+Observations of a node are what Slurm's tools and accounting reported, and slurmctld's own lines. A period begins with the
 first observation out of service and ends with the first one in service. Another state, or another reason, begins
 another period, so those of one node never overlap.
 

@@ -200,7 +200,7 @@ RULES: dict[str, Rule] = {
         f"SELECT * REPLACE (CAST(NULL AS VARCHAR) AS document) FROM {{whole}}.model.runs WHERE {_MINE}",
     ),
     "model.incidents": Rule("incidents that a verdict on a run of theirs blames", _INCIDENTS),
-    "model.events": Rule("what is said of their runs, and of hardware of their runs' nodes meanwhile", _EVENTS),
+    "model.events": Rule("what is recorded of their runs, and of hardware of their runs' nodes meanwhile", _EVENTS),
     "model.node_states": Rule("states of their runs' nodes meanwhile; reasons that Slurm gives, no person's", _STATES),
     "raw.log_view": Rule("what their runs printed", _OUTPUT),
     "raw.artifacts": Rule("scripts, environments and output of their runs", _ARTIFACTS),
@@ -209,7 +209,7 @@ RULES: dict[str, Rule] = {
     "raw.steps": Rule("steps of their runs", _STEPS),
     "raw.metrics": Rule("what software their runs' nodes had", _METRICS),
     "raw.settings": Rule("environments of jobs whose number nobody else had", _SETTINGS),
-    "kept.feedback": Rule("answers to verdicts on their runs, without who said it and what they wrote", _FEEDBACK),
+    "kept.feedback": Rule("answers to verdicts on their runs, without who gave them and what they wrote", _FEEDBACK),
     "kept.triage": Rule("states of their incidents, without who set them and what was written", _TRIAGE),
     "kept.aliases": Rule("former names of their incidents", _ALIASES),
     **dict.fromkeys(

@@ -85,7 +85,7 @@ def exactly(names: Sequence[str], clusters: Sequence[str | None]) -> sa.Select[A
 
 
 def boots(hosts: Sequence[str], cluster: str | None, before: datetime) -> sa.Select[Any]:
-    """What each node's kernel said of itself when it last booted ``before``, if nobody else can have said it: host, entities."""
+    """What each node's kernel logged of itself when it last booted ``before``, if no other can have written it: host, entities."""
     newest = last_by(E.entities, E.time).label("entities")
     conditions = [
         E.event == const("kernel.boot"),

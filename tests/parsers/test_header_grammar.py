@@ -19,7 +19,7 @@ from tests.examples import examples
 HEADERS = {
     "priority": syslog.PRIORITY, "bsd": syslog.BSD_HEADER, "iso": syslog.ISO_HEADER, "rfc5424": syslog.RFC5424_HEADER,
     "tail": syslog.TAIL, "levelled tail": syslog_tails.LEVELLED_TAIL, "slurm": slurm.FILE_HEADER, "opensm": fabric.OPENSM_HEADER,
-    "fabric manager": fabric.MANAGER_HEADER, "nxos": devices.NXOS_HEADER, "kmsg": kernel.KMSG_HEADER, "uptime": kernel.UPTIME_HEADER, "monotonic": kernel.MONOTONIC_HEADER,
+    "fabric manager": fabric.MANAGER_HEADER, "nxos": devices.NXOS_HEADER, "kmsg": kernel.KMSG_HEADER, "uptime": kernel.UPTIME_HEADER,
     "rank": job_output.RANK_HEADER, "nccl": job_output.NCCL_HEADER, "logger": job_output.LOGGER_HEADER,
 }  # fmt: skip
 #: Fields of which the compiled reader accepts more than is valid: their meaning is decided afterwards, for both parsers alike.

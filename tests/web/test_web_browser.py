@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
 import pytest
+
+from web.reading import Reader
 
 pytestmark = pytest.mark.browser
 
@@ -206,6 +209,33 @@ def test_on_a_narrow_screen_rows_are_short_until_all_fields_are_asked_for(look: 
     page.get_by_label("All fields").check()
     assert row.locator("[data-h=Nodes]").is_visible() and "gpu[03-04]" in page.inner_text("table.cards")
     assert not look(1440).open("/jobs").get_by_label("All fields").is_visible()
+
+
+#: On how many lines of the page a text stands.
+LINES_OF = """text => {
+  const walk = document.createTreeWalker(document.querySelector('aside'), NodeFilter.SHOW_TEXT);
+  for (let node; (node = walk.nextNode());) {
+    const at = node.data.indexOf(text);
+    if (at < 0) continue;
+    const range = document.createRange();
+    range.setStart(node, at);
+    range.setEnd(node, at + text.length);
+    return new Set([...range.getClientRects()].map(one => Math.round(one.top))).size;
+  }
+}"""
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_who_took_a_node_out_of_service_is_not_broken_in_the_middle(look: Any, width: int, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+    """The column beside the events is as narrow as a phone."""
+    begin, reason = datetime(2026, 11, 21, 0, 30, 17), "Not responding since the prolog"
+    period = {"begin": begin, "end": None, "seconds": 4000, "state": "drained", "reason": reason, "actor": "slurm(64030)",
+              "times": 3, "jobs_waiting": 2}  # fmt: skip
+    monkeypatch.setattr(Reader, "drains", lambda *_: [period])
+    page = look(width).open("/nodes/gpu02")
+    assert {text: page.evaluate(LINES_OF, text) for text in ("slurm(64030)", "responding", "2026-11-21 00:30:17")} == {
+        "slurm(64030)": 1, "responding": 1, "2026-11-21 00:30:17": 1,
+    }  # fmt: skip
 
 
 @pytest.mark.long

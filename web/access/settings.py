@@ -28,7 +28,7 @@ class SlurmIdentity(BaseModel):
     """Whether users of the cluster may ask for their own jobs with what Slurm knows them by.
 
     ``munge``: credentials of the munge realm that this machine belongs to; ``munge_socket``: munged's socket, if it is
-    not the usual one. ``jwt_key``: the site's ``jwt_hs256.key``, for tokens of ``scontrol token``. ``users``: names of
+    not the default one. ``jwt_key``: the site's ``jwt_hs256.key``, for tokens of ``scontrol token``. ``users``: names of
     uids that this machine's user database does not know, or knows by another name.
     """
 

@@ -81,7 +81,7 @@ def _name(read: Reader, nodes: Nodes) -> list[tuple[str, pl.DataFrame]]:
     return [("the names of nodes without their last number", found)]
 
 
-#: In the order in which the map tries them unasked: what Slurm is told comes before what names suggest.
+#: In the order in which the map tries them unasked: what Slurm's configuration states comes before what names suggest.
 WAYS: dict[str, Callable[[Reader, Nodes], list[tuple[str, pl.DataFrame]]]] = {
     "switch": _switch, "rack": _rack, "plane": _plane, "name": _name,
 }  # fmt: skip

@@ -60,10 +60,10 @@ class Panel {
     this.count.textContent =
       drawn && rows === 1 ? '' : `${thousands(rows)}${answer.truncated ? '+' : ''} row${rows === 1 ? '' : 's'}`;
     const more = answer.truncated ? `Truncated: these are the first ${thousands(rows)} rows.` : '';
-    const said = [more, note].filter(Boolean).join(' ');
+    const remarks = [more, note].filter(Boolean).join(' ');
     const box = element('div', rows ? 'doubt' : 'empty');
-    box.append(element('div', '', rows ? said : from || to ? 'No row in this range.' : 'No row.'));
-    this.notes.replaceChildren(...(said || !rows ? [box] : []));
+    box.append(element('div', '', rows ? remarks : from || to ? 'No row in this range.' : 'No row.'));
+    this.notes.replaceChildren(...(remarks || !rows ? [box] : []));
     this.rows.hidden = !rows;
     this.rows.classList.toggle('open', !drawn);
     if (!drawn) this.rows.open = true;

@@ -83,8 +83,8 @@ const bad = Decoration.mark({ class: 'bad' });
 const wrong = StateField.define({
   create: () => Decoration.none,
   update(marks, change) {
-    const said = change.effects.find(effect => effect.is(setWrong));
-    if (said) return said.value ? Decoration.set([bad.range(said.value.start, said.value.end)]) : Decoration.none;
+    const one = change.effects.find(effect => effect.is(setWrong));
+    if (one) return one.value ? Decoration.set([bad.range(one.value.start, one.value.end)]) : Decoration.none;
     return change.docChanged ? Decoration.none : marks;
   },
   provide: field => EditorView.decorations.from(field),
@@ -96,11 +96,11 @@ const hovered = hoverTooltip(async (view, pos) => {
   const word = [...line.text.matchAll(/[A-Za-z_][\w-]*/g)].find(
     ({ index, 0: text }) => line.from + index <= pos && pos <= line.from + index + text.length,
   );
-  const said = word && (await meaning(view.state.doc.toString(), word[0]));
-  if (!said) return null;
+  const found = word && (await meaning(view.state.doc.toString(), word[0]));
+  if (!found) return null;
   const create = () => {
     const dom = element('div', 'said');
-    dom.append(element('b', '', said.head), ` ${said.type}`, element('div', '', said.doc));
+    dom.append(element('b', '', found.head), ` ${found.type}`, element('div', '', found.doc));
     return { dom };
   };
   return { pos: line.from + word.index, end: line.from + word.index + word[0].length, above: true, create };
@@ -158,9 +158,9 @@ export const editor = {
   /** Underlines a stretch of the text, and puts the cursor before it; null: nothing. */
   mark(span) {
     const most = view.state.doc.length;
-    const said = span && { start: Math.min(span.start, most), end: Math.min(span.end, most) };
-    const drawn = said && said.start < said.end ? said : null;
-    view.dispatch({ effects: setWrong.of(drawn), ...(said ? { selection: { anchor: said.start } } : {}) });
+    const range = span && { start: Math.min(span.start, most), end: Math.min(span.end, most) };
+    const drawn = range && range.start < range.end ? range : null;
+    view.dispatch({ effects: setWrong.of(drawn), ...(range ? { selection: { anchor: range.start } } : {}) });
   },
   /** The offset in the text of a line and column (both from 1). */
   offset(line, column) {

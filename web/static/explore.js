@@ -34,10 +34,10 @@ function lengthAt(problem, text, column) {
 function complain(problem) {
   const { line } = problem;
   const column = problem.column || 1;
-  const said = element('p');
+  const message = element('p');
   const about = problem.message ?? problem.detail ?? 'unknown error';
-  said.append(element('b', 'err', line ? `Line ${line}, column ${column}: ` : 'Not answered: '), visible(about));
-  fault.replaceChildren(said);
+  message.append(element('b', 'err', line ? `Line ${line}, column ${column}: ` : 'Not answered: '), visible(about));
+  fault.replaceChildren(message);
   if (line) {
     const text = editor.value.split('\n')[line - 1] ?? '';
     const length = lengthAt(problem, text, column);

@@ -55,8 +55,8 @@ export function fold(lines) {
   return rows;
 }
 
-function message(said) {
-  const text = visible(said);
+function message(value) {
+  const text = visible(value);
   const box = element('span', 'msg');
   const found = /\b(error|fatal|panic|critical):/i.exec(text);
   if (!found) {

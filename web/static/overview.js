@@ -54,7 +54,7 @@ export class Histogram {
   constructor(figure, chosen) {
     this.figure = figure;
     this.canvas = figure.querySelector('canvas');
-    this.said = figure.querySelector('figcaption');
+    this.caption = figure.querySelector('figcaption');
     this.chosen = chosen;
     this.canvas.addEventListener('pointerdown', event => this.press(event));
     this.canvas.addEventListener('pointermove', event => this.move(event));
@@ -85,7 +85,7 @@ export class Histogram {
   }
 
   tell(more = '') {
-    this.said.textContent = more || this.text || '';
+    this.caption.textContent = more || this.text || '';
   }
 
   draw() {

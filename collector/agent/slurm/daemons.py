@@ -18,7 +18,7 @@ _CONFIGLESS = "--conf-server"
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """``conf``: the slurm.conf that it was told; empty: its default. ``pid`` is 0 for a unit that does not run."""
+    """``conf``: the slurm.conf that its arguments or environment name; empty: its default. ``pid`` is 0 for a unit that does not run."""
 
     name: str
     pid: int

@@ -14,7 +14,7 @@ from collector.agent.slurm.host import Host
 from collector.agent.slurm.programs import Call
 
 BEGIN, END = b"# begin: lines of 'faultline slurm install'", b"# end: lines of 'faultline slurm install'"
-#: Said in the first line of the block if the file did not end with a newline.
+#: Added to the first line of the block if the file did not end with a newline.
 UNENDED = b" (the line above had no end)"
 #: How often a node runs HealthCheckProgram where the site says nothing.
 HEALTH_INTERVAL_S = 300

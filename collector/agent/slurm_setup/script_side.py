@@ -160,7 +160,7 @@ def _tried(script: str, user: Account, variable: str) -> str:
         if any(entry.name.endswith(wanted) for entry in spool.iterdir()):
             return ""
         output = (done.stderr or done.stdout).decode("utf-8", "replace").strip().splitlines()
-        return f"exit {done.returncode}{': ' + output[-1][:200] if output else ', and it said nothing'}"
+        return f"exit {done.returncode}{': ' + output[-1][:200] if output else ', without output'}"
     except subprocess.TimeoutExpired:
         return f"it did not end in {TRIAL_S:g} s"
     except OSError as error:

@@ -188,7 +188,7 @@ def still_down(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 def may_be_back_too_late(world: World, cause: Fact, effect: Fact) -> bool:
-    """Would ``still_down`` hold with another SlurmdTimeout, which is not known? The usual one is no proof."""
+    """Would ``still_down`` hold with another SlurmdTimeout, which is not known? The default is no proof."""
     timeout = world.site.settings["SlurmdTimeout"]
     if timeout.known or cause.end is None:
         return False

@@ -39,7 +39,7 @@ def not_back_before(world: World, cause: Fact, effect: Fact) -> str | None:
     )
 
 
-@CONDITIONS.named("a step lost its node", "A step of the run was told that it had lost a node.")
+@CONDITIONS.named("a step lost its node", "A step of the run was notified that it had lost a node.")
 def names_node_failure(world: World, cause: Fact, effect: Fact) -> str | None:
     """A job that is to outlive its nodes (``--no-kill``) loses a step with one, and ends as its script does."""
     run = run_of(world, effect)

@@ -21,7 +21,7 @@ def of_run(run: Run, events: Iterable[Event], slack: float = END_SLACK_S) -> lis
     return [e for e in events if low <= e.time <= high]
 
 
-#: Output this long before the end is something the run survived. Time spent waiting for other ranks is added (watchdogs
+#: Output this long before the end is something the run survived. Time of waiting for other ranks is added (watchdogs
 #: of ten minutes and more, which log their timeout).
 LIVED_S = 600.0
 

@@ -305,7 +305,7 @@ UNCONFIRMED = "Could not confirm batch launch"
 
 #: slurm src/slurmd/slurmd/req.c and src/slurmd/slurmstepd/mgr.c: a launch that failed before the program was executed.
 _FAILED_LAUNCH = (CANCELLED_BY_SLURMD, UNCONFIRMED, "batch script setup failed", "do not launch second copy")
-#: A node that was told to launch a job which ran there already.
+#: A node that was sent a launch of a job which ran there already.
 STARTED_TWICE = re.compile(r"\bJob \d+ already running, do not launch second copy")
 
 #: Errors of the file system that slurmd keeps its state on. A full one is ``disk.full``.

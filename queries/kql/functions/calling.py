@@ -9,7 +9,7 @@ from queries.kql.binder import Binder
 from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
 from queries.kql.functions.arguments import fit
-from queries.kql.functions.declaration import Body, Function, Kind, Template
+from queries.kql.functions.declaration import ORDER, Body, Function, Kind, Template
 from queries.kql.stages import Scope
 from queries.kql.values import Value, sql
 
@@ -17,19 +17,22 @@ from queries.kql.values import Value, sql
 BODY_PREFIX = "kqlpy_"
 
 
-def call(function: Function, args: list[Value], node: ast.Call) -> Value:
-    """The value of a call. Raises ``KqlBindError`` with the first reason if no overload fits."""
+def call(function: Function, args: list[Value], node: ast.Call, order: Value | None = None) -> Value:
+    """The value of a call. ``order``: of the rows, for a function of rows. Raises ``KqlBindError`` with the first reason
+    if no overload fits."""
     problem = ""
     for place, overload in enumerate(function.overloads):
         fitted, why = fit(overload.arguments.split(), args, function.wrong_number, function.wrong_type)
         if fitted is None:
             problem = problem or why
         elif isinstance(overload, Template):
-            return _of_template(overload, fitted, may=True if function.kind is Kind.AGGREGATE else None)
-        elif function.kind is Kind.AGGREGATE:
+            if order is not None:
+                fitted, overload = [*fitted, order], _in_order(overload, len(fitted))
+            return _of_template(overload, fitted, may=None if function.kind is Kind.SCALAR else True)
+        elif function.kind is not Kind.SCALAR:
             if not fitted:
                 raise KqlBindError(f"{function.name}() needs an argument", node.span)
-            return _of_body(function, place, overload, [_gathered(value) for value in fitted], args, node)
+            return _of_body(function, place, overload, [_gathered(value, order) for value in fitted], args, node)
         else:
             return _of_body(function, place, overload, fitted, args, node)
     raise KqlBindError(f"{node.name if function.kind is Kind.AGGREGATE else function.name}() {problem}", node.span)
@@ -45,6 +48,37 @@ def call_of_group(c: Binder, function: Function, node: ast.Call, scope: Scope) -
     return replace(made, name=first if function.keeps_name and node.name == function.name else f"{node.name}_{first}")
 
 
+def call_of_row(c: Binder, function: Function, node: ast.Call, scope: Scope) -> Value:
+    """The value of a call of a function of rows. Its arguments are computed a step earlier: they may be windows as well."""
+    order = order_of_rows(c, node, scope)
+    args = []
+    for arg in node.args:
+        value = c.expr(arg, scope)
+        is_column = value.is_constant or scope.columns.get(value.name or "") is value
+        args.append(value if is_column else replace(c.hoist(scope, value), name=value.name))
+    return call(function, args, node, order)
+
+
+def order_of_rows(c: Binder, node: ast.Call, scope: Scope) -> Value:
+    """The order of the rows that a function of rows goes over. Raises ``KqlBindError`` where they have none."""
+    if scope.stage is None or not scope.windowed:
+        raise KqlBindError(f"{node.name}() works in extend and project over sorted or serialized rows", node.span)
+    if not c.serial:
+        raise KqlBindError(
+            f"{node.name}() needs serialized rows: nothing before it puts them in an order that stays", node.span,
+            suggestion="| sort by ..., or | serialize, before this operator",
+        )  # fmt: skip
+    scope.stage = c.serialized(scope.stage)
+    order = scope.stage.order
+    assert order is not None
+    return order.value()
+
+
+def _in_order(template: Template, place: int) -> Template:
+    """The template with the order of the rows as the argument at ``place``."""
+    return replace(template, sql=template.sql.replace(ORDER, f"{{{place}}}"))
+
+
 def _of_rows(c: Binder, function: Function, node: ast.Call, scope: Scope) -> list[Value]:
     """The arguments of an aggregate, those that it uses. Their number comes first: it is what explains the others."""
     given = len(node.args)
@@ -56,12 +90,15 @@ def _of_rows(c: Binder, function: Function, node: ast.Call, scope: Scope) -> lis
     ]
 
 
-def _gathered(value: Value) -> Value:
-    """All values of the group as one array, as a body in Python takes them: dynamics as JSON, others in their own type."""
+def _gathered(value: Value, order: Value | None) -> Value:
+    """All values of the group, or of the rows up to this one in their ``order``, as one array, as a body in Python takes
+    them: dynamics as JSON, others in their own type."""
+    over, by = ("", []) if order is None else (" OVER (ORDER BY {1})", [order])
     if value.type == "dynamic":
-        return sql("coalesce(json_list(list({0})), '[]'::JSON)", "dynamic", value, nullable=False)
-    none = f"CAST([] AS {PHYSICAL[value.type]}[])"
-    return sql(f"coalesce(list({{0}}), {none})", "dynamic", value, nullable=False)
+        gathered, none = f"json_list(list({{0}}){over})", "'[]'::JSON"
+    else:
+        gathered, none = f"list({{0}}){over}", f"CAST([] AS {PHYSICAL[value.type]}[])"
+    return sql(f"coalesce({gathered}, {none})", "dynamic", value, *by, nullable=False)
 
 
 def _of_template(template: Template, args: list[Value], may: bool | None) -> Value:

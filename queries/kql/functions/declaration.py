@@ -13,8 +13,11 @@ missing, ``k*`` repeats. Only in aggregates: ``c`` a condition.
 **Aggregates** (``kind=Kind.AGGREGATE``): the SQL of a template aggregates, ``max({0}) - min({0})``; a body is called once
 for each group, and each argument is the list of the group's values: a null is None, any other value as in a body of a
 scalar function, except that dynamics are always Python values. It has at least one argument. Either may give null, but
-for a template that is ``never_null``. What SQL depends on more than the types of the arguments has ``bind``, and so has
-every function of ``Kind.ROW``, whose SQL needs the order of the rows.
+for a template that is ``never_null``. SQL that depends on more than the types of the arguments is made by ``bind``.
+
+**Functions of rows** (``kind=Kind.ROW``): a template says over which rows it goes, and ``{order}`` is their order:
+``avg({0}) OVER (ORDER BY {order} ROWS 4 PRECEDING)``. A body is called once for each row, and each argument is the list of
+the values of all rows up to this one, as in an aggregate; it has at least one argument.
 
 **Their forms with a condition**: a template says ``{if}`` where the rows are chosen, right behind the call that
 aggregates: ``max({0}){if} - min({0}){if}``. :func:`conditional` makes ``maxif`` of ``max``, which takes the condition
@@ -43,6 +46,7 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 _HOLE = re.compile(r"\{(\d+)\}")
 _ARGUMENT = re.compile(r"(?:c|[sSzxlnrimbtpgdDhao_][?*]?)")
 _IF = "{if}"
+ORDER = "{order}"
 _RESULTS = frozenset(
     {"0", "bool", "int", "long", "real", "decimal", "string", "datetime", "timespan", "guid", "dynamic"}
 )
@@ -121,7 +125,7 @@ class Function:
         """``aliases``: other names of the same function. Raises ``ValueError`` for a declaration that cannot work.
 
         ``internal``: used by other functions or by an operator; no query can call it. ``keeps_name``: the column of an
-        aggregate is named as its argument, unless an alias is called. ``wrong_number`` and ``wrong_type``: what is said
+        aggregate is named as its argument, unless an alias is called. ``wrong_number`` and ``wrong_type``: the message
         if no overload fits, behind the name of the function: the number of arguments, or the type and place of one.
         """
         self.name, self.doc, self.bind = name, doc, bind
@@ -146,18 +150,10 @@ class Function:
         if bool(overloads) == (bind is not None):
             raise ValueError(f"{name}: give ways to call it (Template, Body) or bind, not both")
         for overload in overloads:
-            if reason := _wrong(overload):
+            if reason := _wrong(overload) or _wrong_for(kind, overload):
                 raise ValueError(f"{name}: {reason}")
-            if kind is not Kind.AGGREGATE and ("c" in overload.arguments or overload not in self.overloads):
-                raise ValueError(f"{name}: only an aggregate has a condition")
-            if kind is Kind.AGGREGATE and isinstance(overload, Body) and not overload.arguments.split():
-                raise ValueError(
-                    f"{name}: an aggregate's body needs an argument: it gets the list of the group's values"
-                )
         if cost is not Cost.WALL and any(isinstance(o, Body) for o in overloads):
             raise ValueError(f"{name}: a body in Python may take any time; its cost is WALL")
-        if kind is Kind.ROW and bind is None:
-            raise ValueError(f"{name}: a function of kind {kind.value} needs bind: only that has the order of the rows")
 
     def _count(self) -> None:
         """What the overloads say of the number and the places of the arguments."""
@@ -238,4 +234,26 @@ def _wrong(overload: Template | Body) -> str:
         for hole in _HOLE.findall(overload.sql):
             if int(hole) >= len(kinds):
                 return f"the hole {{{hole}}} is for argument {int(hole) + 1}, but there are {len(kinds)}"
+    return ""
+
+
+def _wrong_for(kind: Kind, overload: Template | Body) -> str:
+    """Why an overload cannot work in a function of this kind; empty if it can."""
+    if isinstance(overload, Body):
+        if kind is not Kind.SCALAR and not overload.arguments.split():
+            whose = "an aggregate's body" if kind is Kind.AGGREGATE else "the body of a function of rows"
+            values = "the group's values" if kind is Kind.AGGREGATE else "the values up to the row"
+            return f"{whose} needs an argument: it gets the list of {values}"
+    elif kind is Kind.ROW and ORDER not in overload.sql:
+        return (
+            f"a template of a function of rows says that it goes over the rows in their order: OVER (ORDER BY {ORDER})"
+        )
+    elif kind is Kind.ROW and "{*}" in overload.sql:
+        return "a template of a function of rows names its arguments: {0}, {1}, not {*}"
+    elif kind is not Kind.ROW and ORDER in overload.sql:
+        return f"only a function of rows has {ORDER}"
+    if kind is not Kind.AGGREGATE and (
+        "c" in overload.arguments or (isinstance(overload, Template) and _IF in overload.sql)
+    ):
+        return "only an aggregate has a condition"
     return ""

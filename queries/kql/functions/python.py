@@ -107,7 +107,7 @@ def _wrapped(name: str, place: int) -> Any:
     found = _declared(name, place)
     assert found is not None
     function, body = found
-    kinds = ["d*"] if function.kind is Kind.AGGREGATE else body.arguments.split()  # arrays of the group's values
+    kinds = body.arguments.split() if function.kind is Kind.SCALAR else ["d*"]  # else arrays of the rows' values
     return _Wrapped(body, _decoded(kinds), name if name in registry().site else "")
 
 

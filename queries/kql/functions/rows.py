@@ -6,23 +6,10 @@ from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError
+from queries.kql.functions.calling import order_of_rows
 from queries.kql.functions.declaration import LINEAR, Bind, Function, Kind
 from queries.kql.stages import Scope
 from queries.kql.values import NUMERIC, Value, cast_number, sql
-
-
-def _order(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    if scope.stage is None or not scope.windowed:
-        raise KqlBindError(f"{node.name}() works in extend and project over sorted or serialized rows", node.span)
-    if not c.serial:
-        raise KqlBindError(
-            f"{node.name}() needs serialized rows: nothing before it puts them in an order that stays", node.span,
-            suggestion="| sort by ..., or | serialize, before this operator",
-        )  # fmt: skip
-    scope.stage = c.serialized(scope.stage)
-    order = scope.stage.order
-    assert order is not None
-    return order.value()
 
 
 def _expect(node: ast.Call, low: int, high: int) -> None:
@@ -33,7 +20,7 @@ def _expect(node: ast.Call, low: int, high: int) -> None:
 
 def _shift(function: str) -> Bind:
     def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
-        order = _order(c, node, scope)
+        order = order_of_rows(c, node, scope)
         _expect(node, 1, 3)
         value = c.expr(node.args[0], scope)
         if scope.columns.get(value.name or "") is not value:
@@ -60,7 +47,7 @@ def _restart(c: Binder, node: ast.Node, scope: Scope) -> Value:
 
 
 def _row_number(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    order = _order(c, node, scope)
+    order = order_of_rows(c, node, scope)
     _expect(node, 0, 2)
     start = c.expr(node.args[0], scope) if node.args else None
     group = _restart(c, node.args[1], scope) if len(node.args) > 1 else None
@@ -70,7 +57,7 @@ def _row_number(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _row_cumsum(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    order = _order(c, node, scope)
+    order = order_of_rows(c, node, scope)
     _expect(node, 1, 2)
     term = c.hoist(scope, c.expr(node.args[0], scope))
     if term.type not in (*NUMERIC, "timespan"):
@@ -86,7 +73,7 @@ def _rank(dense: bool) -> Bind:
     """A rank that rises when the value changes: by one if dense, else to the number of the row."""
 
     def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
-        order = _order(c, node, scope)
+        order = order_of_rows(c, node, scope)
         _expect(node, 1, 2)
         term = c.hoist(scope, c.expr(node.args[0], scope))
         group = _restart(c, node.args[1], scope) if len(node.args) > 1 else None
@@ -106,7 +93,7 @@ def _rank(dense: bool) -> Bind:
 
 def _row_window_session(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """The first moment of the session that a row belongs to: a fold over the rows of each restart group."""
-    order = _order(c, node, scope)
+    order = order_of_rows(c, node, scope)
     _expect(node, 3, 4)
     moment = c.hoist(scope, c.expr(node.args[0], scope))
     if moment.type != "datetime":

@@ -86,7 +86,7 @@ def make_series(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> S
     series: list[tuple[str, Value, Value]] = []
     for number, part in enumerate(node.nodes("columns")):
         assert isinstance(part, ast.Series)
-        ((name, value),) = named_values(c, (part.value,), aggregate, names)
+        name, value = _one_value(named_values(c, (part.value,), aggregate, names), part.value)
         fallback = c.expr(part.default, Scope(env)) if part.default else constant(0, "long")
         columns.append((f"$v{number}", value))
         series.append((name, value, _default(name, value, fallback, part)))
@@ -96,6 +96,18 @@ def make_series(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> S
     )
     nonempty = kind == "nonempty" and axis.start is not None and axis.stop is not None
     return _fill(c, counted, keys, series, axis, nonempty)
+
+
+def _one_value(found: list[tuple[str, Value]], node: ast.Node) -> tuple[str, Value]:
+    """The named value of a series, of which an aggregate may give several. Raises ``KqlBindError``."""
+    if len(found) == 1:
+        return found[0]
+    called = node.value if isinstance(node, ast.Named) else node
+    name = called.name if isinstance(called, ast.Call) else "this"
+    raise KqlBindError(
+        f"{name}() gives {len(found)} values, and a series takes one: choose it by its place, x = {name}(...)[1], and give "
+        "each other one a series of its own", node.span,
+    )  # fmt: skip
 
 
 def _default(name: str, value: Value, fallback: Value, part: ast.Node) -> Value:

@@ -205,18 +205,20 @@ def _pivoted(c: TableBinder, stage: Stage, call: ast.Call, env: Env, declared: a
 
 
 def _with_condition(aggregate: ast.Call, env: Env) -> str:
-    """The name of the aggregate that takes a condition after its first argument."""
-    name = {"make_list": "make_list_if", "make_set": "make_set_if", "make_bag": "make_bag_if"}.get(
-        aggregate.name, aggregate.name + "if"
-    )
-    found = registry()
-    is_one, has_one = (found.name_of(n) in found.aggregates for n in (aggregate.name, name))
-    if is_one and not has_one and env.find(aggregate.name) is None and env.find(name) is None:
-        raise KqlBindError(
-            f"pivot cannot use {aggregate.name}(), which has no form with a condition, as sum() has sumif(): summarize by "
-            "the column first, and pivot with take_any()", aggregate.span,
-        )  # fmt: skip
-    return name
+    """The name of the form of an aggregate that takes a condition: under its own name, or under the one it is an alias of."""
+    found, called = registry(), aggregate.name
+    name = called if env.find(called) is not None else found.name_of(called)
+    for form in (f"{called}if", f"{name}if", f"{name}_if"):
+        if env.find(form) is not None or found.name_of(form) in found.aggregates:
+            return form
+    if name not in found.aggregates and env.find(called) is None:
+        near = nearest(called, [*found.aggregates])
+        raise KqlBindError(f"pivot needs an aggregate, and {called}() is none", aggregate.span, suggestion=near)
+    if name in found.aggregates and name.endswith("if"):
+        why = "which has a condition itself: choose the rows by where, before pivot"
+    else:
+        why = "which has no form with a condition, as sum() has sumif(): summarize by the column first, and pivot with take_any()"
+    raise KqlBindError(f"pivot cannot use {called}(), {why}", aggregate.span)
 
 
 def _place_of_condition(name: str) -> int:

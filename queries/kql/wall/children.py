@@ -103,7 +103,7 @@ class Child:
     socket: socket.socket
     folder: str
     limits: tuple[int, ...]
-    #: Its number; None: it has not said its number yet. 0: it has ended.
+    #: Its number; None: it has not sent its number yet. 0: it has ended.
     pid: int | None = None
     last: float = field(default_factory=time.monotonic)
 
@@ -132,7 +132,7 @@ class Child:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def end(self) -> None:
-        """Kills the process. On a busy machine, time may be over before it has said its number; the answer does not wait
+        """Kills the process. On a busy machine, time may be over before it has sent its number; the answer does not wait
         for that."""
         if self.pid is None:
             threading.Thread(target=_kill_later, args=(self.socket,), daemon=True, name="query kill").start()

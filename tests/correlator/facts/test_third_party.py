@@ -133,6 +133,25 @@ def test_the_generated_docs_have_its_row(site: Path, tmp_path: Path) -> None:
     assert "| tray still wet | The tray was not dried before the run ended. |\n" in edges
 
 
+def test_the_generated_docs_have_todays_names_of_scopes_and_requirements(site: Path, tmp_path: Path) -> None:
+    """The package's edge file has their former ones, of a scope in which other runs are evidence."""
+    former = tmp_path / "site"
+    shutil.copytree(site, former, ignore=shutil.ignore_patterns("__pycache__"))
+    module, edges = former / "coolant_leak" / "__init__.py", former / "coolant_leak" / "edges.toml"
+    declared = module.read_text().replace(
+        'reached="under that tray",', 'reached="under that tray", formerly="below it",'
+    )
+    module.write_text(declared.replace("before the run ended.", 'before the run ended.", formerly="wet tray', 1))
+    edges.write_text(
+        edges.read_text().replace('"under the tray"', '"below it"').replace('"tray still wet"', '"wet tray"')
+    )
+    run(former, "docs/generate.py", "--to", str(tmp_path / "pages"))
+    run(site, "docs/generate.py", "--to", str(tmp_path / "today"))
+    page, today = ((tmp_path / folder / "edges.md").read_text() for folder in ("pages", "today"))
+    assert "\n- scope: under the tray\n" in page and "\n- requires: tray still wet\n" in page
+    assert page == today
+
+
 def test_the_docs_can_be_generated_for_a_module_without_a_docstring(site: Path, tmp_path: Path) -> None:
     bare = tmp_path / "site"
     shutil.copytree(site, bare, ignore=shutil.ignore_patterns("__pycache__"))

@@ -224,9 +224,9 @@ function describe(axis, { kind, hit }) {
   return kind === 'band' ? describeBand(axis, hit) : describeMark(axis, hit);
 }
 
-function describePill({ n, lag_text: told, window, because, text }) {
+function describePill({ n, lag_text: lag, window, because, text }) {
   const within = window ? `, allowed ${allowed(window)}` : '';
-  return [part('b', `${n}: ${told}${within}`), part('div', [because, text].filter(Boolean).join('. '))];
+  return [part('b', `${n}: ${lag}${within}`), part('div', [because, text].filter(Boolean).join('. '))];
 }
 
 function describeBand(axis, { band, lane }) {

@@ -17,7 +17,7 @@ export function index(data) {
   for (const one of data.series ?? []) {
     const points = one.pieces.flat();
     const range = [Math.min(...points.map(point => point[1])), Math.max(...points.map(point => point[2]))];
-    // What is told against 0 is drawn from there: a tenth more must not look like a rise from nothing.
+    // What is compared with 0 is drawn from there: a tenth more must not look like a rise from nothing.
     const drawn = one.zero ? [Math.min(0, range[0]), range[1]] : range;
     lanes.get(one.lane)?.series.push({ ...one, range, drawn });
   }

@@ -8,12 +8,12 @@ import { brief, MOST_BARS } from './series.js';
 function rowsOf({ is, words, series, at, shares }) {
   const places = [...new Set(at)];
   const many = series.length > 1;
-  const said = p =>
+  const label = p =>
     is === 'word' ? words[p] : is === 'time' ? new Date(p).toISOString().slice(0, 19).replace('T', ' ') : brief(p);
   const rows = places.flatMap(p =>
     series
       .filter(({ points }) => points.has(p))
-      .map(({ name, points }) => [many ? `${said(p)}: ${name}` : said(p), points.get(p)[0]]),
+      .map(({ name, points }) => [many ? `${label(p)}: ${name}` : label(p), points.get(p)[0]]),
   );
   return shares ? rows.toSorted((a, b) => b[1] - a[1]) : rows;
 }

@@ -14,11 +14,11 @@ export function chart(box, answer) {
   const what = drawn(answer);
   if (!what.series) return what.note;
   box.hidden = false;
-  if (what.said.title) box.append(element('h3', '', what.said.title));
+  if (what.render.title) box.append(element('h3', '', what.render.title));
   box.setAttribute('role', 'group');
   box.setAttribute(
     'aria-label',
-    visible(`${what.kind} of ${what.said.y.join(', ')} over ${what.said.x}, ${what.series.length} series`),
+    visible(`${what.kind} of ${what.render.y.join(', ')} over ${what.render.x}, ${what.series.length} series`),
   );
   if (what.kind === 'card') card(box, what);
   else if (what.kind === 'barchart' || what.kind === 'piechart')

@@ -76,7 +76,7 @@ export class Plot {
     const face = element('div', 'face');
     face.append(this.canvas, this.tip);
     box.append(face);
-    if (drawn.said.legend !== 'hidden') box.append(this.legend());
+    if (drawn.render.legend !== 'hidden') box.append(this.legend());
     this.canvas.addEventListener('pointermove', event => this.read(event));
     this.canvas.addEventListener('pointerleave', () => this.forget());
     new ResizeObserver(() => this.draw()).observe(face);
@@ -84,11 +84,11 @@ export class Plot {
 
   /** The range of the axes: bars and areas start at zero, and bars need half a step at both ends. */
   span() {
-    const { bars, filled, stacked, lo, hi, at, is, said } = this.drawn;
+    const { bars, filled, stacked, lo, hi, at, is, render } = this.drawn;
     const ends = this.layers.flatMap(points => points.flatMap(([, low, high]) => (stacked ? [low, high] : [high])));
-    const grounded = bars || filled || said.yaxis !== 'log';
-    const low = said.ymin ?? ends.reduce((a, b) => Math.min(a, b), grounded ? 0 : Infinity);
-    const high = said.ymax ?? ends.reduce((a, b) => Math.max(a, b), grounded ? 0 : -Infinity);
+    const grounded = bars || filled || render.yaxis !== 'log';
+    const low = render.ymin ?? ends.reduce((a, b) => Math.min(a, b), grounded ? 0 : Infinity);
+    const high = render.ymax ?? ends.reduce((a, b) => Math.max(a, b), grounded ? 0 : -Infinity);
     const places = [...new Set(at)].sort((a, b) => a - b);
     const gaps = places.slice(1).map((p, n) => p - places[n]);
     const gap = gaps.length ? gaps.reduce((a, b) => Math.min(a, b)) : is === 'time' ? 60_000 : 1;
@@ -111,7 +111,7 @@ export class Plot {
     const style = getComputedStyle(this.canvas);
     this.colour = name => style.getPropertyValue(`--${name}`).trim();
     const { x, y, gap } = this.span();
-    const log = this.drawn.said.yaxis === 'log';
+    const log = this.drawn.render.yaxis === 'log';
     const up = value => (log ? Math.log10(Math.max(value, 1e-9)) : value);
     const [low, high] = log ? [up(Math.max(y.find(n => n > 0) ?? 1, 1e-9)), up(y.at(-1))] : [y[0], y.at(-1)];
     const inner = { wide: wide - EDGE.left - EDGE.right, tall: HEIGHT - EDGE.top - EDGE.bottom };
@@ -143,7 +143,7 @@ export class Plot {
       const x = Math.min(wide - 30, Math.max(EDGE.left + 8, this.x(at)));
       g.fillText(visible(word.length > 18 ? `${word.slice(0, 17)}…` : word), x, HEIGHT - 18);
     }
-    const { xtitle, ytitle } = this.drawn.said;
+    const { xtitle, ytitle } = this.drawn.render;
     if (xtitle) g.fillText(visible(xtitle), EDGE.left + (wide - EDGE.left - EDGE.right) / 2, HEIGHT - 4);
     g.textAlign = 'left';
     if (ytitle) g.fillText(visible(ytitle), 4, 9);
@@ -231,11 +231,11 @@ export class Plot {
     const here = at.reduce((best, p) =>
       Math.abs(this.x(p) - event.offsetX) < Math.abs(this.x(best) - event.offsetX) ? p : best,
     );
-    const said = is === 'word' ? words[here] : is === 'number' ? brief(here) : clock(here, 1);
+    const label = is === 'word' ? words[here] : is === 'number' ? brief(here) : clock(here, 1);
     const head = element(
       'b',
       '',
-      is === 'time' ? `${new Date(here + ahead(here)).toISOString().slice(0, 10)} ${said}` : said,
+      is === 'time' ? `${new Date(here + ahead(here)).toISOString().slice(0, 10)} ${label}` : label,
     );
     const rows = series
       .filter(({ points }) => points.has(here))

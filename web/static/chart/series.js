@@ -61,11 +61,11 @@ function gathered(rows, at, y, names, columns) {
   const found = new Map();
   rows.forEach((row, n) => {
     if (!Number.isFinite(at[n])) return;
-    const said = names.map(column => wordOf(row[column])).join(', ');
+    const label = names.map(column => wordOf(row[column])).join(', ');
     for (const column of y) {
       const value = amount(row[column]);
       const measure = columns[column].name;
-      const name = !names.length ? measure : y.length > 1 ? `${said}: ${measure}` : said || '(empty)';
+      const name = !names.length ? measure : y.length > 1 ? `${label}: ${measure}` : label || '(empty)';
       if (!found.has(name)) found.set(name, { name, column, points: new Map(), gaps: new Set() });
       const { points, gaps } = found.get(name);
       if (value === null) gaps.add(at[n]);
@@ -165,7 +165,7 @@ export function drawn({ columns, rows, render }) {
     series,
     of,
     note,
-    said: render,
+    render,
     lo: at.reduce((a, b) => Math.min(a, b), Infinity),
     hi: at.reduce((a, b) => Math.max(a, b), -Infinity),
     bars: BARS.includes(kind),

@@ -151,7 +151,7 @@ async function play(first, last) {
 
 // -- a node ---------------------------------------------------------------------------------------
 
-/** The names of the nodes and what is said of them; asked for when somebody looks at a node. */
+/** The names of the nodes and what is stated of them; asked for when somebody looks at a node. */
 async function names() {
   if (state.names) return state.names;
   const answer = await fetch(document.getElementById('as-json').href);
@@ -164,9 +164,9 @@ async function names() {
 
 function words(found, node) {
   const { nodes, classes, texts, groups } = found;
-  const said = nodes.says[node] === null ? '' : texts[nodes.says[node]];
+  const text = nodes.says[node] === null ? '' : texts[nodes.says[node]];
   const value = nodes.value?.[node];
-  const shown = [classes[nodes.class[node]].words, value === null || value === undefined ? '' : String(value), said];
+  const shown = [classes[nodes.class[node]].words, value === null || value === undefined ? '' : String(value), text];
   const group = groups[places.blockOf(node)]?.name ?? '';
   return { name: nodes.name[node], group, text: shown.filter(Boolean).join(', ') };
 }
@@ -184,7 +184,7 @@ function open(name) {
 
 const tip = () => document.getElementById('node-tip');
 
-/** Shows a node: framed, named beside it, and told to screen readers if a key led there. */
+/** Shows a node: framed, named beside it, and announced to screen readers if a key led there. */
 async function look(node, { aloud = false } = {}) {
   state.node = node;
   mark();

@@ -43,7 +43,7 @@ function tell() {
   find('marked').hidden = find('copy').hidden = !seen.marked;
 }
 
-/** How the connection is; changes of it are also said. */
+/** How the connection is; changes of it are also announced. */
 function status(text, isSaid = true) {
   find('state').textContent = text;
   if (isSaid) say(text);
@@ -57,7 +57,7 @@ function note(text, isMissing = false) {
 
 /** The line as the list of lines knows it; a row without a message shows its columns. */
 function lineOf(row) {
-  const told = Object.entries(row)
+  const pairs = Object.entries(row)
     .filter(([, value]) => value !== null && value !== '')
     .map(([name, value]) => `${name}=${words(value)}`);
   return {
@@ -67,7 +67,7 @@ function lineOf(row) {
     host: row.Host,
     unit: row.Unit,
     source: row.Source,
-    message: row.Message ?? told.join(' '),
+    message: row.Message ?? pairs.join(' '),
     file: row.File,
     line: row.Line,
   };
@@ -166,7 +166,7 @@ function took(row) {
   draw();
 }
 
-const HEARD = {
+const HANDLERS = {
   line: took,
   quiet: () => status(`live, nothing new at ${clock()}`, false),
   live: () => status(`live since ${clock()}`),
@@ -198,7 +198,7 @@ function begin() {
   stream?.end();
   find('fault').hidden = true;
   status('connecting …');
-  stream = new Stream(form.elements.filter.value.trim(), (event, data) => HEARD[event]?.(data));
+  stream = new Stream(form.elements.filter.value.trim(), (event, data) => HANDLERS[event]?.(data));
   stream.follow();
 }
 

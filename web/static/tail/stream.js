@@ -23,9 +23,9 @@ export function parsed(block) {
 }
 
 export class Stream {
-  /** `heard(event, data)`: line, truncated, behind, gap, and of the connection itself: live, lost, again, refused. */
-  constructor(filter, heard) {
-    Object.assign(this, { filter, heard, id: '', ended: false, abort: null });
+  /** `handle(event, data)`: line, truncated, behind, gap, and of the connection itself: live, lost, again, refused. */
+  constructor(filter, handle) {
+    Object.assign(this, { filter, handle, id: '', ended: false, abort: null });
     /** Texts of the last lines: after a break, those of the moment of the break come again. */
     this.recent = new Set();
   }
@@ -40,23 +40,23 @@ export class Stream {
     let pause = FIRST_S;
     let broken = false;
     while (!this.ended) {
-      let said = '';
+      let reason = '';
       try {
         const answer = await this.open();
         if (FINAL.includes(answer.status) || answer.redirected) {
-          this.heard('refused', await refusal(answer));
+          this.handle('refused', await refusal(answer));
           return;
         }
         if (!answer.ok) throw new Error((await refusal(answer)).detail);
-        this.heard(broken ? 'again' : 'live', {});
+        this.handle(broken ? 'again' : 'live', {});
         [pause, broken] = [FIRST_S, false];
-        said = await this.read(answer.body.getReader());
-        if (said === null) return;
+        reason = await this.read(answer.body.getReader());
+        if (reason === null) return;
       } catch (error) {
-        said = error.name === 'AbortError' ? 'it said nothing for too long' : error.message;
+        reason = error.name === 'AbortError' ? 'it sent nothing for too long' : error.message;
       }
       if (this.ended) return;
-      if (!broken) this.heard('lost', { detail: said });
+      if (!broken) this.handle('lost', { detail: reason });
       broken = true;
       this.resumed = this.id;
       await wait(pause * 1000);
@@ -92,7 +92,7 @@ export class Stream {
       for (const block of blocks) {
         const { id, event, data } = parsed(block);
         if (event === 'error') {
-          this.heard('refused', JSON.parse(data));
+          this.handle('refused', JSON.parse(data));
           return null;
         }
         if (data !== null) this.take(id, event, data);
@@ -103,7 +103,7 @@ export class Stream {
   take(id, event, data) {
     if (id) this.id = id;
     if (event !== 'line') {
-      this.heard(event, JSON.parse(data));
+      this.handle(event, JSON.parse(data));
       return;
     }
     const isAgain = this.resumed && this.recent.has(data);
@@ -111,7 +111,7 @@ export class Stream {
     if (isAgain) return;
     this.recent.add(data);
     if (this.recent.size > REMEMBERED) this.recent.delete(this.recent.values().next().value);
-    this.heard('line', JSON.parse(data));
+    this.handle('line', JSON.parse(data));
   }
 }
 

@@ -81,6 +81,7 @@ def test_the_functions_of_the_docs_are_called_and_listed_once_their_package_is_i
         f"{data} | extend R = rack_of(Host) | where R startswith 'gx' | project R, C = celsius(Value) | sort by C asc",
         f"{data} | summarize median_of(Value), span_of(Value)",
         "datatable(Value:real)[3.0, real(nan), real(null), 1.0] | summarize median_of(Value)",
+        f"{data} | sort by Value asc | project mean_of_five(Value), middle_so_far(Value)",
     ]
     path = os.pathsep.join([str(tmp_path), str(ROOT)])
     done = subprocess.run(
@@ -89,10 +90,11 @@ def test_the_functions_of_the_docs_are_called_and_listed_once_their_package_is_i
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     answers, _, listed = done.stdout.partition("\n")
-    celsius, racks, both, together, with_nan = json.loads(answers)
+    celsius, racks, both, together, with_nan, of_rows = json.loads(answers)
     assert celsius == [[100.0], [0.0], [10.0]]
     assert racks == [["", 1], ["gx07", 1]]
     assert together == [[50.0, 180.0]]
+    assert of_rows == [[32.0, 32.0], [41.0, 50.0], [98.0, 50.0]]
     assert with_nan in ([[1.0]], [[3.0]], [[None]])  # NaN is a number that has no place in an order
     assert both == [["gx07", 0.0], ["gx07", 100.0]]
     assert "| `celsius` | Degrees Fahrenheit as degrees Celsius. |" in listed
@@ -327,6 +329,70 @@ def test_one_function_is_offered_as_well_as_a_tuple(installed: Install) -> None:
     assert run(duckdb.connect(), "print answer(), the_answer()").rows == [[42, 42]]
 
 
+OF_ROWS = """
+from queries.kql.functions.declaration import Body, Function, Kind, Template
+
+
+def longest_rise(values):
+    best = now = 0
+    for before, after in zip(values, values[1:]):
+        now = now + 1 if before is not None and after is not None and after > before else 0
+        best = max(best, now)
+    return best
+
+
+FUNCTIONS = (
+    Function(
+        "mean_of_last", "The mean of the last rows.",
+        Template("r", "real", "avg({0}) OVER (ORDER BY {order} ROWS 1 PRECEDING)"),
+        Template("r s", "string", "concat({1}, avg({0}) OVER (ORDER BY {order} ROWS 1 PRECEDING))"),
+        aliases=("moving_mean",), kind=Kind.ROW,
+    ),
+    Function("longest_rise", "The most rises in sequence so far.", Body("r", "long", longest_rise), kind=Kind.ROW),
+    Function("kinds_so_far", "The values so far.", Body("d", "dynamic", lambda values: values), kind=Kind.ROW),
+)
+"""
+ROWS = "datatable(N:long, X:real, D:dynamic)[3, 30.0, dynamic(null), 1, 10.0, dynamic({'a': 1}), 2, 20.0, dynamic([2])] | sort by N asc"
+
+
+def test_a_function_of_rows_needs_no_bind(tmp_path: Path) -> None:
+    install(tmp_path, "our_package", {"our_package.py": OF_ROWS}, {"site_kql": "our_package:FUNCTIONS"})
+    asked: dict[str, list[list[Any]]] = {
+        f"{ROWS} | project mean_of_last(X)": [[10.0], [15.0], [25.0]],
+        f"{ROWS} | project moving_mean(N, 'm')": [["m1.0"], ["m1.5"], ["m2.5"]],
+        f"{ROWS} | project longest_rise(X)": [[0], [1], [2]],
+        f"{ROWS} | project longest_rise(-mean_of_last(X) * row_number())": [[0], [0], [0]],
+        f"{ROWS} | project y = mean_of_last(prev(X, 1, 50.0)) | where y > 20": [[50.0], [30.0]],
+        f"{ROWS} | extend y = kinds_so_far(D) | project tostring(y)": [
+            ['[{"a":1}]'], ['[{"a":1},[2]]'], ['[{"a":1},[2],null]'],
+        ],
+        f"{ROWS} | where N > 5 | project longest_rise(X), mean_of_last(X)": [],
+    }  # fmt: skip
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps(list(asked))], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers, _, listed = done.stdout.partition("\n")
+    assert json.loads(answers) == list(asked.values())
+    assert "| `mean_of_last` (of rows), also `moving_mean` | The mean of the last rows. |" in listed
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("print mean_of_last(1.0)", "works in extend and project"),
+        ("datatable(X:real)[1.0] | summarize X = max(X) | extend y = longest_rise(X)", "needs serialized rows"),
+        (f"{ROWS} | extend y = longest_rise(D)", "longest_rise() does not take dynamic for argument 1"),
+    ],
+)
+def test_a_function_of_rows_works_where_rows_have_an_order(query: str, reason: str, installed: Install) -> None:
+    installed(OF_ROWS)
+    with pytest.raises(KqlBindError, match=re.escape(reason)):
+        validate(query)
+
+
 def test_a_function_of_sql_that_does_not_exist_is_named(installed: Install) -> None:
     installed(f"{DECLARE}Function('ours', 'Ours.', Template('s', 'string', 'nulif({{0}}, {{0}})'))\n")
     with pytest.raises(KqlError, match=re.escape("the engine has no function nulif()")):
@@ -365,7 +431,19 @@ def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
         ({"bind": None}, "not both"),
         ({"overloads": (Template("s", "string", "{0}"),), "bind": lambda c, node, scope: None}, "not both"),
         ({"overloads": (Body("s", "string", str.upper),), "cost": LINEAR}, "its cost is WALL"),
-        ({"overloads": (Template("s", "string", "{0}"),), "kind": Kind.ROW}, "needs bind"),
+        (
+            {"overloads": (Template("s", "string", "{0}"),), "kind": Kind.ROW},
+            "over the rows in their order: OVER (ORDER BY {order})",
+        ),
+        (
+            {"overloads": (Template("n*", "0", "max({*}) OVER (ORDER BY {order})"),), "kind": Kind.ROW},
+            "{0}, {1}, not {*}",
+        ),
+        (
+            {"overloads": (Template("n", "0", "max({0}) OVER (ORDER BY {order})"),)},
+            "only a function of rows has {order}",
+        ),
+        ({"overloads": (Body("", "long", len),), "kind": Kind.ROW}, "the body of a function of rows needs an argument"),
         ({"overloads": (Body(" ", "long", len),), "kind": Kind.AGGREGATE}, "an aggregate's body needs an argument"),
         ({"overloads": (Template("s", "string", "max({0}){if}"),)}, "only an aggregate has a condition"),
         ({"overloads": (Template("c", "bool", "{0}"),)}, "only an aggregate has a condition"),
