@@ -17,6 +17,8 @@ from web.pages import HERE
 #: WCAG 2.2, 1.4.3: text; large text (24 px, or 18.66 px bold); 1.4.11: what must be visible to use or understand
 #: something.
 TEXT, LARGE, SHAPE = 4.5, 3.0, 3.0
+#: Widths between a phone and a wide screen.
+BETWEEN = (1280, 1024, 768, 720)
 PAGES = ("/", "/incidents/I1", "/incidents/I0", "/jobs", "/jobs/15", "/jobs/16", "/nodes", "/nodes/gpu02", "/repairs", "/fleet?incident=I1", "/sources", "/reports",
          "/explore", "/tail", "/dashboards", "/dashboards/cluster-now", "/search?q=script")  # fmt: skip
 #: Composites every translucent background between an element and the page; measures each element that has text of its
@@ -66,6 +68,11 @@ def test_every_page_fits_is_quiet_and_can_be_read(look: Any, theme: str, width: 
         eyes.shoot(f"{re.sub('[^a-zA-Z0-9]+', '-', path).strip('-') or 'home'}-{width}-{theme}")
         found = page.evaluate(MEASURE, [TEXT, LARGE])
         assert found["count"] > 10 and found["bad"] == [], path
+        if width > max(BETWEEN):
+            for less in BETWEEN:  # half a screen, a tablet, and where the bar is as wide as the window
+                page.set_viewport_size({"width": less, "height": 900})
+                assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (path, less)
+            page.set_viewport_size({"width": width, "height": 900})
 
 
 @pytest.mark.browser
