@@ -149,12 +149,12 @@ def _world(store: Door, cluster: str, case: Case) -> World:
     events, _ = event_rows.with_unstamped(stamped, store, cluster, speakers, ())  # every line has a time
     off = clocks.compared(events)
     events = off.corrected(events)
-    printed = any(line.source in _OUTPUT for line in case.lines)
+    tells_pace = any(line.source in _OUTPUT for line in case.lines)
     empty = _EMPTY if case.links else _EMPTY | {"links"}
     runs = run_rows.gather(store, cluster, events, stepped="steps" not in empty)
     settings = {name: f"{value:g}" for name, value in case.settings.items() if name not in JOB_SETTINGS}
     world = gather_world(
-        store, cluster, settings, events, runs, [], off, measured=measure(store, cluster, empty, any_pace=printed),
+        store, cluster, settings, events, runs, [], off, measured=measure(store, cluster, empty, any_pace=tells_pace),
         inventory=read_inventory(store, cluster, empty),
     )  # fmt: skip
     conclude(world)
