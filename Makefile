@@ -12,10 +12,10 @@ WORKERS ?= 3
 # Random examples of each property in `make fuzz`.
 EXAMPLES ?= 1000
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-# What is installed first: all of it where the tests will need it. A second installation takes twenty seconds of CPU.
+# What is installed first: all of it at once where the tests will need it.
 EXTRAS := agent,server
 test test-long fuzz lint conformance bench: EXTRAS := dev
-# Folders of packages that nothing of ours loads, or few processes: their bytecode is half of all, ten seconds of CPU.
+# Folders of packages that nothing of ours loads, or few processes: their bytecode is half of all, six seconds of CPU.
 RARE := /(tests|pip|pandas|mypy|schemathesis|pygments|datastore|graphql)/
 PREPARE := from parsers.engine import prepare; prepare()
 
