@@ -92,7 +92,8 @@ def test_who_the_provider_does_not_vouch_for_stays_outside(
     client: TestClient, small: SmallProvider, change: dict[str, Any], said: str
 ) -> None:
     for name, value in change.items():
-        setattr(small, name, RSAKey.generate_key(2048, value) if name == "signing" else value)  # another key of this name
+        # Another key of this name is made here: every process that collects tests would make it.
+        setattr(small, name, RSAKey.generate_key(2048, value) if name == "signing" else value)
     answer = enter(client)
     assert (
         answer.status_code == 403
