@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 DEV := $(VENV)/.installed-dev
+PARSERS := $(VENV)/.parsers
 COMPILED := $(VENV)/.compiled
 # Tests beside each other: many wait for a process or a page. Each worker takes seconds of CPU to collect all tests and to
 # make what a process makes once (docs/testing.md).
@@ -11,26 +12,36 @@ WORKERS ?= 3
 # Random examples of each property in `make fuzz`.
 EXAMPLES ?= 1000
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# What is installed first: all of it at once where the tests will need it.
+EXTRAS := agent,server
+test test-long fuzz lint conformance bench: EXTRAS := dev
+# Folders of packages that nothing of ours loads, or few processes: their bytecode is half of all, six seconds of CPU.
+RARE := /(tests|pip|pandas|mypy|schemathesis|pygments|datastore|graphql)/
+PREPARE := from parsers.engine import prepare; prepare()
 
 .PHONY: demo run test test-long fuzz lint bench conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) -e '.[agent,server]'
+	$(INSTALL) --no-compile -e '.[$(EXTRAS)]'
+	-$(BIN)/python -m compileall -q -x '$(RARE)' $(VENV)/lib
+	echo '$(EXTRAS)' >$@
+
+$(PARSERS): $(STAMP)  # the demo receives nothing
 	@echo "compiling the parsers, once (about half a minute)"
-	$(BIN)/python -c 'from parsers.engine import prepare; prepare()'
+	$(BIN)/python -c '$(PREPARE)'
 	touch $@
 
-$(COMPILED): $(STAMP)  # the demo receives nothing
-	@echo "compiling the receivers, once (half a minute)"
-	$(BIN)/python -m collector.compile_receivers
-	touch $@
+$(COMPILED): $(STAMP)  # side by side: each compiles functions of its own, one after the other
+	@echo "compiling the parsers and the receivers, once (about half a minute)"
+	$(BIN)/python -c '$(PREPARE)' & $(BIN)/python -m collector.compile_receivers; status=$$?; wait $$! && exit $$status
+	touch $(PARSERS) $@
 
 $(DEV): $(STAMP)  # a second engine and a browser's driver weigh more than all the rest: only for the tests
-	$(INSTALL) -e '.[dev]'
+	test "$$(cat $(STAMP))" = dev || $(INSTALL) -e '.[dev]'
 	touch $@
 
-demo: $(STAMP)  ## load the bundled real capture, serve the pages, print the address
+demo: $(PARSERS)  ## load the bundled real capture, serve the pages, print the address
 	$(BIN)/faultline demo
 
 run: $(COMPILED)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
@@ -55,13 +66,13 @@ lint: $(DEV)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-conformance: $(DEV)  ## pass rates of KQL per tier over ../shared/data/kql; says so where that is missing
+conformance: $(DEV) $(PARSERS)  ## pass rates of KQL per tier over ../shared/data/kql; says so where that is missing
 	$(BIN)/python -m pytest tests/queries/kql/test_cases.py -k conformance -m long -n 0 -rs
 
 # Those that measure something without an argument (tests/test_house.py holds the list); docs/benchmarks.md has the others.
 BENCH := agent archive calibration correlation endings fleet gate hooks house ingest parsers peers queries readers soak ui
 
-bench: $(DEV)  ## all of them, one after the other; one that fails is named at the end and stops no other
+bench: $(DEV) $(PARSERS)  ## all of them, one after the other; one that fails is named at the end and stops no other
 	failed=; for b in $(BENCH); do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || failed="$$failed $$b"; done; \
 	  test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 

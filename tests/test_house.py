@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterable
+from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
@@ -41,7 +42,8 @@ MAY_IMPORT: dict[str, set[str]] = {
     "faultline": {"parsers", "store", "collector", "correlator", "queries", "web"},
 }
 
-DISTRIBUTIONS = packages_distributions()
+#: Package -> its distributions; reads the metadata of all that is installed, in the process that needs it.
+DISTRIBUTIONS = cache(packages_distributions)
 #: A test installs them for itself, in an environment of its own (tests/deploy/rendered.py).
 OF_A_TEST = {"helm-python", "kubernetes-validate"}
 #: Folders of tests that are no package, and what they test instead.
@@ -110,7 +112,7 @@ SHARED_NAMES = {"chdb": "chdb", "google": "protobuf", "opentelemetry": "opentele
 def distribution(module: str) -> str:
     """The distribution that brings a module, in the spelling of pyproject.toml."""
     top = module.split(".")[0]
-    return SHARED_NAMES.get(top) or DISTRIBUTIONS.get(top, [top])[0].lower().replace("_", "-")
+    return SHARED_NAMES.get(top) or DISTRIBUTIONS().get(top, [top])[0].lower().replace("_", "-")
 
 
 def foreign(paths: Iterable[Path]) -> set[str]:

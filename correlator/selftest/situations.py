@@ -12,13 +12,14 @@ import polars as pl
 
 from correlator.clocks import clocks
 from correlator.edges.scopes import scopes
-from correlator.engine import gather_world, node_states
+from correlator.engine import SPARSE, gather_world, measure, read_inventory
 from correlator.evidence.weigh import Weigher, describe_cause
 from correlator.facts.registry import conclude
 from correlator.facts.world import World
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
 from correlator.gather.standing import controllers, speakers_of
+from correlator.gc_pause import paused
 from correlator.model.nouns import Fact, Hop
 from correlator.selftest.case import Case, Line
 from correlator.site.site import JOB_SETTINGS
@@ -39,6 +40,9 @@ _SLURM = frozenset({"slurmctld", "slurmd", "slurmstepd", "slurmdbd", "slurmrestd
 
 _OUTPUT = ("stdout", "stderr")
 
+#: Tables that no situation has rows of (``tables_of``): they are not asked.
+_EMPTY = frozenset(SPARSE) - {"settings", "links"}
+
 
 def outcomes_of_lines(cases: Sequence[Case], catalogue: Catalogue | None = None) -> Iterator[tuple[Case, str]]:
     """Each test, and what is wrong with it. All are in one store, each situation as a cluster of its own."""
@@ -47,8 +51,9 @@ def outcomes_of_lines(cases: Sequence[Case], catalogue: Catalogue | None = None)
     worlds: dict[str, World] = {}
     with open_store(None) as store:
         store.append(tables_of(different, LineParser(catalogue)))
-        for number, case in enumerate(different):
-            worlds[case.situation] = _world(store, cluster_of(number), case)
+        with paused():
+            for number, case in enumerate(different):
+                worlds[case.situation] = _world(store, cluster_of(number), case)
         for case in cases:
             yield case, _judged(case, worlds[case.situation])
 
@@ -141,12 +146,17 @@ def _world(store: Door, cluster: str, case: Case) -> World:
     """The same steps as ``engine.conclude_cluster``."""
     stamped = event_rows.prepared(event_rows.stamped(store, cluster))
     speakers = speakers_of(controllers(stamped.events, ()))
-    events, _ = event_rows.with_unstamped(stamped, store, cluster, speakers)
+    events, _ = event_rows.with_unstamped(stamped, store, cluster, speakers, ())  # every line has a time
     off = clocks.compared(events)
     events = off.corrected(events)
-    runs = run_rows.gather(store, cluster, events)
+    tells_pace = any(line.source in _OUTPUT for line in case.lines)
+    empty = _EMPTY if case.links else _EMPTY | {"links"}
+    runs = run_rows.gather(store, cluster, events, stepped="steps" not in empty)
     settings = {name: f"{value:g}" for name, value in case.settings.items() if name not in JOB_SETTINGS}
-    world = gather_world(store, cluster, settings, events, runs, node_states(store, cluster), off)
+    world = gather_world(
+        store, cluster, settings, events, runs, [], off, measured=measure(store, cluster, empty, any_pace=tells_pace),
+        inventory=read_inventory(store, cluster, empty),
+    )  # fmt: skip
     conclude(world)
     return world
 

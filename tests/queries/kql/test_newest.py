@@ -67,6 +67,12 @@ TOPS = {
 }
 
 
+def shown_by(before: str, top: str) -> tuple[object, ...]:
+    """What a case shows: every order without a condition, and every condition with an order of each way of reading."""
+    return ("", top) if not before else (before, TOPS[top], "ReceivedTime" in top)
+
+
+@pytest.mark.one_of_each(kind=shown_by)
 @pytest.mark.parametrize("before", BEFORE)
 @pytest.mark.parametrize("top", TOPS)
 def test_the_answer_is_the_same(store: Door, before: str, top: str) -> None:
