@@ -59,7 +59,7 @@ ANY = "*"
 USED = ("time", "host", "source", "format", "facility", "file", "event", "entities", "tags")
 
 #: Lines of one sender are compared with each other from so many on: it takes a millisecond, however few they are.
-_MANY_LINES = 5_000
+MANY_LINES = 5_000
 #: What a line that means no event and has no tags shows depends on these columns alone, and on its time.
 _EQUAL = ("host", "source", "format", "facility", "file")
 _SEED = secrets.randbits(63)
@@ -198,7 +198,7 @@ def _one_of_equal(lines: pl.DataFrame) -> pl.DataFrame:
     same whatever else they have: of many lines, one of each stands for all of them."""
     time = pl.col("time")
     alone = pl.struct(time.alias("first"), time.alias("last"), time.is_null().cast(pl.UInt32).alias("untimed"))
-    if lines.height < _MANY_LINES:
+    if lines.height < MANY_LINES:
         return lines.select(*USED, alone.alias("timed")).unnest("timed")
     # The numbers in place of texts (``store.line_frames.coded``) are enough to compare them.
     equal = pl.struct(pl.col(name).to_physical() for name in _EQUAL).hash(seed=_SEED).alias("equal")
