@@ -55,8 +55,9 @@ WAYS = ("tcp", "ndjson", "otlp", "otlp-json")
 MORE = {"tcp": 4, "ndjson": 4}
 QUERIED_LINES = 300_000
 HISTORY_LINES, HISTORY_JOBS, TICKS, PASSES = 500_000, 5_000, 4, 5
-#: A service is idle after so many seconds with less CPU time than that in each, and is not waited for longer.
-CALM_LOOKS, CALM_CPU_S, LONGEST_REST_S = 8, 0.1, 180.0
+#: A service is idle after so many seconds with less CPU time than that in each, and is not waited for longer. It may pause
+#: for 30 seconds before it concludes and writes the filters that it left for later (``LONGEST_PAUSE`` in faultline/pacing.py).
+CALM_LOOKS, CALM_CPU_S, LONGEST_REST_S = 35, 0.1, 300.0
 #: Each question is asked this many times, and its first answer does not count.
 ASKED = 12
 

@@ -24,6 +24,7 @@ import polars as pl
 from parsers.formats.base import JOB_SOURCES, SLURM, nothing, one_of
 from parsers.record import Origin
 from parsers.speakers import CLAIMS, may_speak, of_system
+from parsers.tag_lists import one_more
 
 if TYPE_CHECKING:
     from parsers.line_events import Events
@@ -140,12 +141,10 @@ def without(events: Events, entries: list[Pattern], claims: list[int]) -> Events
 def silenced(rows: pl.DataFrame, mask: pl.Series) -> pl.DataFrame:
     """Parsed ``rows`` (LOGS' columns) with those in ``mask`` turned into claims: for knowledge that comes only after
     parsing."""
-    odd = mask & (rows["event"] != "other").fill_null(False)
-    if not odd.any():
+    odd = (mask & (rows["event"] != "other").fill_null(False)).arg_true()
+    if not len(odd):
         return rows
-    claimed = pl.concat_list(pl.col("tags").fill_null([]), pl.concat_str(pl.lit(CLAIMS), "event"))
+    claims = CLAIMS + rows["event"][odd]
     return rows.with_columns(
-        pl.when(odd).then(claimed).otherwise("tags").alias("tags"),
-        pl.when(odd).then(pl.lit("other")).otherwise("event").alias("event"),
-        pl.when(odd).then(None).otherwise("job_id").alias("job_id"),
+        one_more(rows["tags"], odd, claims), rows["event"].scatter(odd, "other"), rows["job_id"].scatter(odd, None)
     )

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import pyarrow as pa
 
 from parsers import clock, subjects
 from parsers.entities import job_ids, step_name, tags_of
@@ -22,6 +21,7 @@ from parsers.lines import Array
 from parsers.pattern import Pattern
 from parsers.patterns import around, dumps, written
 from parsers.record import Origin
+from parsers.tag_lists import lists_of
 
 #: Header values that become entities only on request.
 _HEADERS = ("stamp", "host", "unit", "pid")
@@ -227,13 +227,7 @@ def _tags(frame: pl.DataFrame, tags: Tags, origin: Origin) -> pl.Series:
             tags[at] = (*tags.get(at, ()), *text.split(","))
     for at, names in clock.marks(frame["time"], frame["raw"], origin).items():
         tags[at] = (*tags.get(at, ()), *names)
-    sizes = np.zeros(len(frame) + 1, np.int64)
+    sizes = np.zeros(len(frame), np.int64)
     for at, some in tags.items():
-        sizes[at + 1] = len(some)
-    # From buffers: pa.array would import pandas, if installed, into every parsing process.
-    flat = pl.Series([name for at in sorted(tags) for name in tags[at]], dtype=pl.String)
-    texts = flat.to_arrow(compat_level=pl.CompatLevel.oldest())
-    edges = [None, pa.py_buffer(np.cumsum(sizes))]
-    made = pl.from_arrow(pa.Array.from_buffers(pa.large_list(texts.type), len(frame), edges, children=[texts]))
-    assert isinstance(made, pl.Series)
-    return made.alias("tags")
+        sizes[at] = len(some)
+    return lists_of(pl.Series([name for at in sorted(tags) for name in tags[at]], dtype=pl.String), sizes)

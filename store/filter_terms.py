@@ -3,8 +3,8 @@
 A filter is built for every segment that is written, so its cost is a cost of every line. In NumPy the same work took
 3 microseconds a line, as much as parsing it.
 
-What a term is, ``store.text_filter`` says. A term's number comes from its first and last eight bytes and its length. The
-last eight bytes read, lower-cased, are one number (``window``): the first bytes of a shorter term are its upper bytes.
+What a term is, ``store.text_filter`` says. A term's number comes from its first and last eight bytes and its length. So each
+text is put in lower case once, and any eight bytes of it are read as one number (``window``).
 """
 
 from __future__ import annotations
@@ -38,16 +38,15 @@ _SEVEN, _HALF, _LESS = np.uint64(7), np.uint64(32), np.uint64(29)
 _TERM = np.uint64(2**64 - (1 << BLOCK_BITS))
 _BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
 _LONG_WORD, _ZERO, _ONE = np.uint64(LONG_WORD), np.uint64(0), np.uint64(1)
-_BYTE, _TOP, _WIDTH = np.uint64(8), np.uint64(56), np.uint64(64)
-_START_BITS, _START_SALT, _PAIR_SALT = np.uint64(64 - 8 * START), np.uint64(START_SALT + START), np.uint64(PAIR_SALT)
+_START_SALT, _PAIR_SALT = np.uint64(START_SALT + START), np.uint64(PAIR_SALT)
+#: The first so many bytes of a number.
+_FIRST = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 LETTER, DIGIT, NOT_HEX, CAPITAL = 1, 2, 4, 8
 _HEX = "abcdefx"  # with the x of 0x
-#: Bytes to lower case and their class; 0: a separator.
-LOWER = np.zeros(256, np.uint8)
+#: The class of each byte; 0: a separator.
 CLASS = np.zeros(256, np.uint8)
 for _char in map(chr, range(128)):
     if _char.isalnum():
-        LOWER[ord(_char)] = ord(_char.lower())
         CLASS[ord(_char)] = DIGIT if _char.isdigit() else LETTER | (0 if _char.lower() in _HEX else NOT_HEX)
         CLASS[ord(_char)] |= CAPITAL if _char.isupper() else 0
 #: The characters outside ASCII that fold to ASCII letters, as bytes: the first, and the one or two after it.
@@ -56,17 +55,26 @@ _FOLDS = np.array([[0xC4, 0xB0, 0], [0xC5, 0xBF, 0], [0xE2, 0x84, 0xAA]], np.uin
 _FOLDING = 0xC4
 #: Entries beside those that a text's bytes allow.
 _SPARE = 8
+#: Log lines have a distinct term in a block for every twelve bytes. Room for more costs nothing until it is used.
+_BYTES_A_TERM = 8
 
 
 class _Rules(NamedTuple):
     """The tables of characters, in the form of compiled code."""
 
-    lower: Array
     classes: Array
     folds: Array
+    first: Array
 
 
-_RULES = _Rules(LOWER, CLASS, _FOLDS)
+_RULES = _Rules(CLASS, _FOLDS, _FIRST)
+
+
+class _Lowered(NamedTuple):
+    """The present text in lower case, and the eight bytes from each of its places on as a number (``window``)."""
+
+    text: Array
+    window: Array
 
 
 class Terms(NamedTuple):
@@ -98,13 +106,21 @@ def terms_of(data: Array, ends: Array, owners: Array, blocks: int) -> Terms:
     assert blocks < 1 << BLOCK_BITS
     always, counts = np.zeros(blocks, np.bool_), np.array([0, 0, 0, -1], np.int64)
     tables = _Tables(
-        np.empty(1 << 16, np.uint64), np.empty((1 << 11, 2), np.int64), np.zeros(1 << 13, np.uint64), np.zeros(1 << 12, np.uint64)
+        np.empty(max(1 << 16, len(data) // _BYTES_A_TERM), np.uint64), np.empty((1 << 13, 2), np.int64),
+        np.zeros(1 << 13, np.uint64), np.zeros(1 << 14, np.uint64),
     )  # fmt: skip
     ends, owners = ends.astype(np.int64), owners.astype(np.int64)
+    lowered = _room_for(int(np.diff(ends, prepend=0).max(initial=0)))
     text = 0
-    while (text := _collect(data, ends, owners, text, _RULES, tables, counts, always)) < len(ends):
+    while (text := _collect(data, ends, owners, text, _RULES, lowered, tables, counts, always)) < len(ends):
         tables = _with_room(tables, counts, int(ends[text] - (ends[text - 1] if text else 0)))
     return Terms(tables.entries[: counts[_ENTRIES]], tables.words[: counts[_KNOWN]], always)
+
+
+def _room_for(longest: int) -> _Lowered:
+    """Room for a text of so many bytes; a number may begin with its last one. x86 and ARM read them unaligned."""
+    text = np.zeros(longest + 8, np.uint8)
+    return _Lowered(text, np.ndarray((longest + 1,), np.dtype("<u8"), text.data, strides=(1,)))
 
 
 def _with_room(tables: _Tables, counts: Array, size: int) -> _Tables:
@@ -158,10 +174,23 @@ def _note(term: np.uint64, tables: _Tables, counts: Array) -> bool:
 
 
 @part
-def _of_word(window: np.uint64, head: np.uint64, size: int) -> np.uint64:
-    """The number of the word of ``size`` letters that was read last; ``head``: its first eight."""
-    first = window >> (_WIDTH - _BYTE * np.uint64(size)) if size < 8 else head
-    return hashed(first, window if size > 8 else _ZERO, np.uint64(size))
+def _term_at(window: Array, start: int, size: int, first: Array) -> np.uint64:
+    """The number of the term of ``size`` bytes that begins there in the present text."""
+    if size > 8:
+        return hashed(window[start], window[start + size - 8], np.uint64(size))
+    return hashed(window[start] & first[size], _ZERO, np.uint64(size))
+
+
+@part
+def _as_written(data: Array, start: int, size: int) -> np.uint64:
+    """The same without lower case, of a few words."""
+    head = last = _ZERO
+    for at in range(min(size, 8)):
+        head |= np.uint64(data[start + at]) << np.uint64(8 * at)
+    if size > 8:
+        for at in range(8):
+            last |= np.uint64(data[start + size - 8 + at]) << np.uint64(8 * at)
+    return hashed(head, last, np.uint64(size))
 
 
 @part
@@ -195,12 +224,11 @@ def _end_pair(first: np.uint64, second: np.uint64, as_first: np.uint64, as_secon
 
 
 @part
-def _end_token(window: np.uint64, head: np.uint64, start: np.uint64, size: int, tables: _Tables, counts: Array) -> None:
-    """Enters a token with digits; ``head``: its first eight bytes."""
-    first = window >> (_WIDTH - _BYTE * np.uint64(size)) if size < 8 else head
-    _note(hashed(first, window if size > 8 else _ZERO, np.uint64(size)), tables, counts)
+def _end_token(window: Array, start: int, size: int, first: Array, tables: _Tables, counts: Array) -> None:
+    """Enters a token with digits."""
+    _note(_term_at(window, start, size, first), tables, counts)
     if size >= START:
-        _note(hashed(start, _ZERO, _START_SALT), tables, counts)
+        _note(hashed(window[start] & first[START], _ZERO, _START_SALT), tables, counts)
 
 
 @part
@@ -224,63 +252,64 @@ def _has_room(size: int, tables: _Tables, counts: Array) -> bool:
     return bool(fits and 2 * (used + more) <= len(tables.seen) and 2 * (words + more) <= len(tables.vocabulary))
 
 
+@part
+def _lower(data: Array, begin: int, end: int, text: Array) -> None:
+    for at in range(begin, end):
+        byte = data[at]
+        text[at - begin] = byte | (np.uint8(32) if np.uint8(byte - np.uint8(65)) < np.uint8(26) else np.uint8(0))
+
+
 @compiled
-def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, tables: _Tables, counts: Array,
-             always: Array) -> int:  # fmt: skip
+def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, lowered: _Lowered, tables: _Tables,
+             counts: Array, always: Array) -> int:  # fmt: skip
     """Enters the terms of the texts from ``text`` on; returns the one for which there is no room, or their number."""
-    lower, classes, folds = rules
-    at = ends[text - 1] if text else 0
+    classes, folds, first = rules
+    window, begin = lowered.window, ends[text - 1] if text else 0
     while text < len(ends):
         end = ends[text]
         if owners[text] != counts[_CURRENT]:
             counts[_CURRENT], counts[_USED] = owners[text], 0
-        if not _has_room(end - at, tables, counts):
+        if not _has_room(end - begin, tables, counts):
             break
-        window = token = word = start = written = as_written = _ZERO
+        _lower(data, begin, end, lowered.text)
         before = before_as_written = _ZERO
-        size = letters = kinds = word_kinds = 0
-        follows = False  # the present token follows a word that ended the one before it
-        while at <= end:
-            kind = int(classes[data[at]]) if at < end else 0
-            if letters and not kind & LETTER:
-                term = _of_word(window, word, letters)
-                # Letters of hexadecimal numbers only, beside digits, are no word.
-                if letters >= SHORTEST and (word_kinds & NOT_HEX or (letters == size and not kind)):
-                    _end_word(term, letters, at, tables, counts)
-                pairs = word_kinds & NOT_HEX != 0
-                if pairs:
-                    exact = _of_word(written, as_written, letters) if word_kinds & CAPITAL else term
-                    if letters > LONGEST_WORD:
-                        term = exact = _LONG_WORD
-                    if follows and letters == size:
-                        _end_pair(before, term, before_as_written, exact, tables, counts)
-                    before, before_as_written = term, exact
-                follows = pairs and not kind
-                letters = word_kinds = 0
-            if kind:
-                written = (written >> _BYTE) | (np.uint64(data[at]) << _TOP)
-                window = (window >> _BYTE) | (np.uint64(lower[data[at]]) << _TOP)
-                size += 1
-                kinds |= kind
-                if size == START:
-                    start = window >> _START_BITS
-                if size == 8:
-                    token = window
-                if kind & LETTER:
-                    letters += 1
-                    word_kinds |= kind
-                    if letters == 8:
-                        word, as_written = window, written
-                else:
-                    follows = False
-            else:
-                if size >= SHORTEST and kinds & DIGIT:
-                    _end_token(window, token, start, size, tables, counts)
-                size = kinds = 0
-                if at < end and data[at] >= _FOLDING and _folds(data, at, end, folds):
+        at, follows = begin, False  # whether the present token follows a word that ended the one before it
+        while at < end:
+            kind = int(classes[data[at]])
+            if not kind:
+                if data[at] >= _FOLDING and _folds(data, at, end, folds):
                     always[owners[text]] = True
-            at += 1
-        at = end
+                at += 1
+                continue
+            token, has_digits = at, False
+            while kind:
+                start, kinds = at, 0
+                while kind & LETTER:
+                    kinds |= kind
+                    at += 1
+                    kind = int(classes[data[at]]) if at < end else 0
+                size = at - start
+                # Letters of hexadecimal numbers only, beside digits, are no word.
+                pairs = kinds & NOT_HEX != 0
+                if pairs or (size >= SHORTEST and start == token and not kind):
+                    term = _term_at(window, start - begin, size, first)
+                    if size >= SHORTEST:
+                        _end_word(term, size, at, tables, counts)
+                    if pairs:
+                        exact = _as_written(data, start, size) if kinds & CAPITAL else term
+                        if size > LONGEST_WORD:
+                            term = exact = _LONG_WORD
+                        if follows and start == token:
+                            _end_pair(before, term, before_as_written, exact, tables, counts)
+                        before, before_as_written = term, exact
+                follows = pairs and not kind
+                while kind & DIGIT:
+                    has_digits = True
+                    at += 1
+                    kind = int(classes[data[at]]) if at < end else 0
+            if has_digits and at - token >= SHORTEST:
+                _end_token(window, token - begin, at - token, first, tables, counts)
+        begin = end
         text += 1
     return text
 

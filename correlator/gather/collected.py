@@ -11,6 +11,7 @@ file, log hosts' copies, a job's output and claims show nothing.
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -56,6 +57,14 @@ ANY = "*"
 
 #: The columns of lines that show what was collected.
 USED = ("time", "host", "source", "format", "facility", "file", "event", "entities", "tags")
+
+#: Lines of one sender are compared with each other from so many on: it takes a millisecond, however few they are.
+MANY_LINES = 5_000
+#: What a line that means no event and has no tags shows depends on these columns alone, and on its time.
+_EQUAL = ("host", "source", "format", "facility", "file")
+_SEED = secrets.randbits(63)
+#: The first and last time of lines, and how many have none.
+_TIMED = ("first", "last", "untimed")
 
 #: By family and short host: the minute of the first timestamp and the hour of the last (epoch seconds); infinite if a line
 #: has none. For ``NAMED`` (the full host) and ``LOG_HOST`` (a folder) always infinite.
@@ -175,13 +184,36 @@ def spans_in(lines: pl.DataFrame) -> Spans:
     source = pl.col("source").cast(pl.String)
     # Further events show nothing here, but who wrote them is asked next: it is decided for all of them together.
     means = pl.col("event").is_not_null() & (pl.col("event") != "other") & ~source.is_in(JOB_SOURCES)
-    ours = plain(lines.filter(source.is_in(SOURCES) | means).select(USED))
-    columns, time = writers.writer_expressions(ours), pl.col("time")
-    written = ours.select(writers.writer_number(columns), time, pl.int_range(pl.len()).alias("row"))
+    ours = plain(_one_of_equal(lines).filter(source.is_in(SOURCES) | means))
+    columns = writers.writer_expressions(ours)
+    written = ours.select(writers.writer_number(columns), *_TIMED, pl.int_range(pl.len()).alias("row"))
     groups = written.group_by("writer").agg(
-        pl.col("row").first(), time.min().alias("first"), time.max().alias("last"), time.null_count().alias("untimed")
+        pl.col("row").first(), pl.col("first").min(), pl.col("last").max(), pl.col("untimed").sum()
     )
     return _spans(groups, lambda some: ours[groups["row"][some]].select(columns))
+
+
+def _one_of_equal(lines: pl.DataFrame) -> pl.DataFrame:
+    """``USED`` of lines, with ``_TIMED``. Of lines that mean no event and have no tags, those with equal ``_EQUAL`` show the
+    same whatever else they have: of many lines, one of each stands for all of them."""
+    time = pl.col("time")
+    alone = pl.struct(time.alias("first"), time.alias("last"), time.is_null().cast(pl.UInt32).alias("untimed"))
+    if lines.height < MANY_LINES:
+        return lines.select(*USED, alone.alias("timed")).unnest("timed")
+    # The numbers in place of texts (``store.line_frames.coded``) are enough to compare them.
+    equal = pl.struct(pl.col(name).to_physical() for name in _EQUAL).hash(seed=_SEED).alias("equal")
+    is_alone = (pl.col("event").is_not_null() & (pl.col("event") != "other")) | (
+        pl.col("tags").list.len() > 0
+    ).fill_null(False)
+    row = pl.int_range(pl.len(), dtype=pl.UInt32).alias("row")
+    marked = lines.select(equal, time, is_alone.alias("is_alone"), row)
+    some = marked.filter(~pl.col("is_alone")).group_by("equal").agg(
+        pl.col("row").first(), time.min().alias("first"), time.max().alias("last"), time.null_count().alias("untimed")
+    )  # fmt: skip
+    found = pl.concat(
+        [some.drop("equal"), marked.filter("is_alone").select("row", alone.alias("timed")).unnest("timed")]
+    )
+    return lines.select(USED)[found["row"]].with_columns([found[name] for name in _TIMED])
 
 
 def asked(store: Asks, cluster: str | None, new: sa.ColumnElement[bool] | None = None) -> Spans:

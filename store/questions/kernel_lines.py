@@ -73,8 +73,8 @@ def any_clock_in(cluster: str | None, since: datetime, until: datetime) -> Selec
 def may_show_clock() -> pl.Expr:
     """Would ``any_clock`` find a row among lines on their way into the store? True also if a text only looks like it."""
     ours = pl.col("source") == "kernel"
-    texts = pl.when(ours).then("raw")  # those of others are not searched
-    return (ours & (pl.col("format").cast(pl.String).is_in(OF_RING) | texts.str.contains(_UPTIME))).any()
+    of_ring = pl.col("format").filter(ours).unique().cast(pl.String).is_in(OF_RING)
+    return of_ring.any() | pl.col("raw").filter(ours).str.contains(_UPTIME).any()  # those of others are not searched
 
 
 def without_ring() -> Select[Any]:

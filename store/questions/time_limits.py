@@ -38,8 +38,8 @@ def may_change_limit() -> pl.Expr:
     """Would ``any_change`` find a row among lines on their way into the store? True also if a text only looks like it."""
     ours = pl.col("source") == "slurmctld"  # the texts of others are not searched
     return pl.any_horizontal(
-        pl.when(ours).then(name).str.contains(_NEW_LIMIT, literal=True) for name in ("raw", "message")
-    ).any()
+        pl.col(name).filter(ours).str.contains(_NEW_LIMIT, literal=True).any() for name in ("raw", "message")
+    )
 
 
 def updates(

@@ -265,7 +265,7 @@ def writer_columns(lines: FromClause) -> list[ColumnElement[Any]]:
 
 def writer_expressions(lines: pl.DataFrame) -> list[pl.Expr]:
     """The same for a frame of stored lines, in plain texts."""
-    marks = _marks_of(lines, tagged=lines["tags"].null_count() < lines.height)
+    marks = _marks_of(lines, tagged=bool(lines["tags"].list.len().max()))
     known = dict(zip([None, *_FACILITIES], range(_OTHER_FACILITY), strict=True))
     facility = pl.col("facility").replace_strict(known, default=_OTHER_FACILITY, return_dtype=pl.Int32)
     return [*map(pl.col, _COLUMNS), marks + _FACILITY * facility]

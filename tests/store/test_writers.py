@@ -19,6 +19,7 @@ from collector.ingest import Ingest, Options
 from collector.receivers import all_receivers
 from collector.receivers.base import Decoded, Payload, micros
 from correlator.engine import correlate
+from correlator.gather import collected
 from correlator.gather.collected import LOG_HOST, NAMED, Spans, asked, spans_in
 from correlator.gather.events import prepared
 from correlator.live.ticker import Ticker
@@ -44,7 +45,7 @@ from parsers.writers import (
 from queries.kql import run
 from store import disowned, open_store
 from store.duckdb.store import DuckStore
-from store.line_frames import logs_for_storage
+from store.line_frames import coded, logs_for_storage
 from store.questions import event_lines
 from store.questions.authority import Speakers
 from store.questions.writers import (
@@ -247,7 +248,14 @@ def lines(tmp_path_factory: pytest.TempPathFactory, spans: dict[str, Spans]) -> 
             kept += store.rows("SELECT * FROM raw.log_view")[-1:]
         shown = store.rows('SELECT "Authority", "Event" FROM kql."Logs"')
         found = {name: {**shown[n - 1], **last} for name, n, last in zip(WAYS, counts[1:], kept, strict=True)}
-        spans |= {"sql": asked(store, "c"), "frame": spans_in(store.frame("SELECT * FROM raw.log_view"))}
+        frame = store.frame("SELECT * FROM raw.log_view")
+        many = pl.concat([frame] * (-(-collected.MANY_LINES // frame.height)))
+        spans |= {
+            "sql": asked(store, "c"),
+            "frame": spans_in(frame),
+            "of many": spans_in(many),
+            "coded": spans_in(coded(many)),
+        }
     return found
 
 
@@ -307,7 +315,7 @@ def test_what_it_shows_to_be_collected(name: str, lines: Mapping[str, dict[str, 
 def test_the_store_shows_the_same_to_be_collected(
     lines: Mapping[str, dict[str, Any]], spans: Mapping[str, Spans]
 ) -> None:
-    assert lines and spans["sql"] == spans["frame"]
+    assert lines and spans["sql"] == spans["frame"] == spans["of many"] == spans["coded"]
     assert {family for family, _ in spans["sql"]} == {*SHOWS.values(), NAMED, LOG_HOST}
 
 
