@@ -92,6 +92,17 @@ TOGETHER = {
         "test_web_visible.py",
         "test_web_zones.py",
     ),
+    "the syntax trees of all source files": (
+        "test_house.py",
+        "test_known_engines.py",
+        "test_one_owner.py",
+        "test_patience.py",
+        "test_spelled_functions.py",
+        "test_template_names.py",
+        "test_utc.py",
+        "test_words.py",
+        "test_zones.py",
+    ),
     "an example of each KQL function": (
         "test_language_page.py",
         "test_costs.py",

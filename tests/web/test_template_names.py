@@ -6,6 +6,7 @@ import ast
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,7 @@ def _noting(found: dict[str, set[str]], method: Any) -> Any:
     return noting
 
 
+@cache
 def _parsed(name: str) -> nodes.Template:
     environ = pages.environment()
     assert environ.loader is not None
@@ -94,6 +96,17 @@ def _parts(name: str, known: dict[str, nodes.Template] | None = None) -> dict[st
             assert other is not None, f"{name} computes the name of a template"
             _parts(other, known)
     return known
+
+
+@cache
+def _read(name: str) -> frozenset[str]:
+    """The names that a template reads and does not give itself."""
+    return frozenset(meta.find_undeclared_variables(_parsed(name)))
+
+
+@cache
+def _sets(name: str) -> frozenset[str]:
+    return frozenset(_set(_parsed(name)))
 
 
 def _set(tree: nodes.Template) -> Iterator[str]:
@@ -114,11 +127,11 @@ def unknown(name: str, names: set[str]) -> list[str]:
     """What parts of a page read and nothing gives or sets."""
     parts = _parts(name)
     names = names | OPTIONAL | (NOT_OF_A_BUNDLE if name == "bundle.html" else set())
-    known = {*pages.environment().globals, *names, *(each for tree in parts.values() for each in _set(tree))}
+    known = {*pages.environment().globals, *names, *(each for part in parts for each in _sets(part))}
     return [
         f"{name}: {part} reads {missing}"
-        for part, tree in parts.items()
-        for missing in meta.find_undeclared_variables(tree) - known
+        for part in parts
+        for missing in _read(part) - known
     ]
 
 
