@@ -36,7 +36,6 @@ GONE_IN_PROSE = re.compile(
 QUOTED = (
     re.compile(r"(`+)[^`\n]+\1"),  # names of data, settings and commands
     re.compile(r", and said so\."),  # docs/edges.md: a sentence of verdicts
-    re.compile(r"nothing was heard of it"),  # docs/operations.md: a reason in the answer about a node
     re.compile(r"attributes: .*"),  # docs/kinds.md: names of data
 )
 COMMENTS = {
