@@ -78,7 +78,7 @@ _SEEN = f"""
 #: nothing else.
 _CHANGED = """
   SELECT * EXCLUDE (former) FROM (
-    SELECT *, lag(coalesce(bad, '')) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST) AS former
+    SELECT *, lag(coalesce(bad, '')) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id) AS former
     FROM (SELECT o.* FROM observed o SEMI JOIN (SELECT DISTINCT cluster, host FROM observed WHERE bad IS NOT NULL) b
           ON o.host = b.host AND o.cluster IS NOT DISTINCT FROM b.cluster))
   WHERE bad IS NOT NULL OR event_id IS NOT NULL OR former IS DISTINCT FROM ''"""
@@ -129,7 +129,7 @@ _PARTS = """
                     FROM during)))"""
 
 _PERIODS = f"""
-  SELECT cluster, host, number, min(time) AS begin, any_value("end") AS "end", min(steady) AS state,
+  SELECT cluster, host, number, part, reason_part, min(time) AS begin, any_value("end") AS "end", min(steady) AS state,
          arg_max(reason, struct_pack(long := length(reason), reason)) AS reason,
          arg_max(actor, struct_pack(known := CASE WHEN source = 'slurmctld' THEN -epoch_us(time) ELSE length(actor) END, actor)) AS actor,
          CAST(to_json(list(struct_pack(
@@ -169,7 +169,7 @@ WITH lines AS ({_LINES}
 ), newest AS ({_NEWEST}
 ), followed AS (
   SELECT *, lead(begin) OVER w AS other, CASE WHEN row_number() OVER w = 1 THEN 1 ELSE 0 END AS first
-  FROM periods WINDOW w AS (PARTITION BY cluster, host, number ORDER BY begin)
+  FROM periods WINDOW w AS (PARTITION BY cluster, host, number ORDER BY begin, part, reason_part)
 ), returns AS (
   SELECT e.cluster, e.host, e.number, arg_min(s.actor, s.time) AS actor FROM episodes e JOIN seen s
   ON e.cluster IS NOT DISTINCT FROM s.cluster AND e.host = s.host AND s.bad IS NULL AND s.actor IS NOT NULL

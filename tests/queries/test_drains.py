@@ -148,6 +148,18 @@ def test_sources_of_whole_seconds_do_not_cut_a_drain() -> None:
         assert seen(one, {"time": at(10), "state": "idle*"}, {"time": at(20), "state": "down+powered_down"}) == []
 
 
+def test_of_two_states_of_one_moment_the_same_is_the_later_one_however_they_were_stored() -> None:
+    """gres/gpu count too low: slurmctld sets the node INVAL and drains it at once, and both are in the store."""
+    states = [
+        {"time": at(100), "state": "drain", "source": "sacctmgr_events"},
+        {"time": at(100), "state": "inval", "reason": "gres/gpu count reported lower than configured", "source": "sinfo"},
+    ]  # fmt: skip
+    with open_store(None) as one:
+        seen(one, *({**state, "host": f"n{n}"} for n in range(40) for state in states[:: 1 if n % 2 else -1]))
+        still = one.rows('SELECT DISTINCT "State" AS state FROM kql."Drains" WHERE "End" IS NULL')
+        assert still == [{"state": "invalid"}]
+
+
 def test_jobs_that_waited_for_a_node_are_counted() -> None:
     """As squeue, scontrol and slurmrestd show it. A job may be seen often, and waits for other nodes as well."""
     squeue = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n"
