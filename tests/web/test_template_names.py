@@ -128,11 +128,7 @@ def unknown(name: str, names: set[str]) -> list[str]:
     parts = _parts(name)
     names = names | OPTIONAL | (NOT_OF_A_BUNDLE if name == "bundle.html" else set())
     known = {*pages.environment().globals, *names, *(each for part in parts for each in _sets(part))}
-    return [
-        f"{name}: {part} reads {missing}"
-        for part in parts
-        for missing in _read(part) - known
-    ]
+    return [f"{name}: {part} reads {missing}" for part in parts for missing in _read(part) - known]
 
 
 def test_every_name_that_a_template_reads_is_given_to_it(given: dict[str, set[str]]) -> None:
