@@ -20,7 +20,7 @@ from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from store import open_store
 from tests.correlator.rows import EACH
-from tests.line_parser import line_parser
+from tests.line_parser import remembering
 
 ROOT = Path(__file__).resolve().parents[3]
 BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.json"))
@@ -115,7 +115,7 @@ def expected(cause: str) -> Expected:
 def conclude(paths: list[Path], times: int = 1) -> dict[str, Any]:
     with open_store(None) as store:
         for _ in range(times):
-            Ingest(store, parser=line_parser()).run(paths)
+            Ingest(store, parser=remembering()).run(paths)
             correlate(store)
         return result(store)
 
@@ -217,7 +217,7 @@ def test_the_order_of_files_changes_no_byte(folder: Path) -> None:
     parts = sorted((p for p in folder.iterdir() if p.name != "truth.json"), reverse=True)
     with open_store(None) as forward, open_store(None) as backward:
         for store, paths in ((forward, parts[::-1]), (backward, parts)):
-            Ingest(store, parser=line_parser()).run(paths)
+            Ingest(store, parser=remembering()).run(paths)
             correlate(store)
         first, second = (json.dumps(result(s), sort_keys=True) for s in (forward, backward))
     assert first == second
@@ -240,7 +240,7 @@ def test_pieces_that_arrive_one_by_one_end_in_the_same_verdicts(name: str) -> No
     ]
     with open_store(None) as store:
         for part in parts:
-            Ingest(store, parser=line_parser()).run([part])
+            Ingest(store, parser=remembering()).run([part])
             correlate(store)
         found = result(store)
     wanted = concluded(folder)
