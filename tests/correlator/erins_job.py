@@ -196,10 +196,11 @@ def begun(store: Door, tree: dict[str, str]) -> None:
 
 
 def in_both_ways(cases: Iterable[str], by_ticks: Collection[str]) -> list[ParameterSet]:
-    """Names of cases, each at once and live; the live ones that are not in ``by_ticks`` are long tests."""
+    """Names of cases, each at once and live. ``make test`` takes those ``by_ticks`` live, which ends with a full pass over
+    the same lines, and the others at once."""
     return [
         pytest.param(name, live, id=f"{name}-{'by ticks' if live else 'at once'}",
-                     marks=pytest.mark.long if live and name not in by_ticks else ())
+                     marks=pytest.mark.long if live != (name in by_ticks) else ())
         for name in cases for live in (False, True)
     ]  # fmt: skip
 
