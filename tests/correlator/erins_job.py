@@ -125,7 +125,7 @@ def bring_in(
 ) -> None:
     """Concludes about the small cluster in an empty store. ``live`` as for ``concluded``: what ``look`` finds must be the
     same after the last tick as after a full pass."""
-    root, known = _root(), {**_TREE, **tree}
+    root, known = empty_root(), {**_TREE, **tree}
     reader = Ingest(store, parser=remembering())
     if not live and not files:  # most such trees are those of one test: no rows are kept for others
         write(root, known)
@@ -160,7 +160,7 @@ def _append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def _root() -> Path:
+def empty_root() -> Path:
     """An empty folder, always at the same path: a store knows its files by their paths."""
     root = _folder() / "site"
     shutil.rmtree(root, ignore_errors=True)
@@ -178,7 +178,7 @@ def _folder() -> Path:
 @cache
 def _ingested(changed: tuple[tuple[str, str], ...]) -> tuple[dict[str, pl.DataFrame], list[FileEntry]]:
     """The rows of the small cluster, and how far each file was read. Each tree is ingested once."""
-    root = _root()
+    root = empty_root()
     write(root, {**_TREE, **dict(changed)})
     with open_store(None) as store:
         Ingest(store, parser=remembering()).run([root])
