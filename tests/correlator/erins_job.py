@@ -127,7 +127,7 @@ def bring_in(
     same after the last tick as after a full pass."""
     root, known = empty_root(), {**_TREE, **tree}
     reader = Ingest(store, parser=remembering())
-    if not live and not files:  # most such trees are those of one test: no rows are kept for others
+    if not live and not files and tuple(tree.items()) not in _rows_of:  # most of these are trees of one test
         write(root, known)
         reader.run([root])
         correlate(store, settings=settings)
@@ -175,14 +175,19 @@ def _folder() -> Path:
     return folder
 
 
-@cache
+_rows_of: dict[tuple[tuple[str, str], ...], tuple[dict[str, pl.DataFrame], list[FileEntry]]] = {}
+
+
 def _ingested(changed: tuple[tuple[str, str], ...]) -> tuple[dict[str, pl.DataFrame], list[FileEntry]]:
     """The rows of the small cluster, and how far each file was read. Each tree is ingested once."""
+    if changed in _rows_of:
+        return _rows_of[changed]
     root = empty_root()
     write(root, {**_TREE, **dict(changed)})
     with open_store(None) as store:
         Ingest(store, parser=remembering()).run([root])
-        return rows_in(store), [_entry(row) for row in store.ask(sa.select(FILES))]
+        _rows_of[changed] = rows_in(store), [_entry(row) for row in store.ask(sa.select(FILES))]
+    return _rows_of[changed]
 
 
 def _entry(row: dict[str, Any]) -> FileEntry:
