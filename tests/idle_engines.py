@@ -35,12 +35,14 @@ _engines: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, duckdb.DuckDBPyCo
 #: Those with the schemas of a new store: what these had when they were made (``_THERE`` without the rows).
 _made: weakref.WeakKeyDictionary[duckdb.DuckDBPyConnection, dict[tuple[str, str], str]] = weakref.WeakKeyDictionary()
 
-_IS_AS_STARTED = """SELECT current_setting('lock_configuration') IS NOT DISTINCT FROM false
-    AND (SELECT count FROM duckdb_connection_count()) = 1
-    AND NOT EXISTS (FROM duckdb_databases() WHERE database_name NOT IN ('memory', 'system', 'temp'))"""
+#: A row that an engine as it was started does not have.
+_IS_CHANGED = """SELECT 'changed' AS schema, '' AS name, '' AS text, 0 AS rows WHERE current_setting('lock_configuration') IS DISTINCT FROM false
+        OR (SELECT count FROM duckdb_connection_count()) <> 1
+        OR EXISTS (FROM duckdb_databases() WHERE database_name NOT IN ('memory', 'system', 'temp'))"""
 #: What the database in memory has: of a table its SQL, of a view its number, since nothing makes one anew. And how many
 #: rows a table had since it was made, those that were deleted included. A new store has no index, sequence or type.
-_THERE = """SELECT schema_name, '', '', 0 FROM duckdb_schemas() WHERE database_name = 'memory' AND NOT internal
+_THERE = f"""{_IS_CHANGED}
+    UNION ALL SELECT schema_name, '', '', 0 FROM duckdb_schemas() WHERE database_name = 'memory' AND NOT internal
     UNION ALL SELECT schema_name, table_name, sql, estimated_size FROM duckdb_tables() WHERE database_name = 'memory'
     UNION ALL SELECT schema_name, view_name, view_oid::VARCHAR, 0 FROM duckdb_views()
         WHERE database_name = 'memory' AND NOT internal
@@ -70,7 +72,8 @@ def has_schemas(connection: duckdb.DuckDBPyConnection) -> bool:
 def made_schemas(connection: duckdb.DuckDBPyConnection) -> None:
     """To be called once these were made in an engine that had none."""
     if (engine := _engines.get(connection)) is not None:
-        _made[engine] = _named(engine.execute(_THERE).fetchall())
+        there = engine.execute(_THERE).fetchall()  # changed: it has a connection now
+        _made[engine] = {named: text for named, text in _named(there).items() if named != ("changed", "")}
 
 
 def _named(there: list[tuple[str, str, str, int]]) -> dict[tuple[str, str], str]:
@@ -88,7 +91,7 @@ def close(store: DuckStore) -> None:
 def _is_reset(engine: duckdb.DuckDBPyConnection) -> bool:
     """Whether the engine is empty now and was put aside."""
     try:
-        if len(_idle) == MOST or engine.execute(_IS_AS_STARTED).fetchall() != [(True,)]:
+        if len(_idle) == MOST:
             return False
         there = engine.execute(_THERE).fetchall()
         if not {schema for schema, *_ in there} <= set(SCHEMAS):

@@ -24,7 +24,7 @@ from correlator.engine import correlate, result
 from parsers.patterns import load
 from store import open_store
 from store.line_frames import logs_for_storage
-from tests.line_parser import line_parser
+from tests.line_parser import line_parser, remembering
 
 ALICES, VICTIM = 41, "gx02"
 #: Within alice's job: the end of carol's, and of everybody else's.
@@ -470,7 +470,7 @@ def judged(folder: Path, lies: dict[str, list[str]]) -> dict[str, Any]:
             )
     write(folder, tree)
     with open_store(None) as store:
-        ingest = Ingest(store, parser=line_parser())
+        ingest = Ingest(store, parser=remembering())
         ingest.run([folder])
         for place, lines in lies.items():
             if "/" not in place:

@@ -20,7 +20,7 @@ from correlator.engine import Conclusions, correlate, result, write
 from correlator.live.ticker import INPUTS
 from store import open_store
 from store.duckdb.store import DuckStore
-from tests.line_parser import line_parser
+from tests.line_parser import remembering
 
 CAPTURES = sorted(p.parent for p in (Path(__file__).resolve().parents[1] / "captures").glob("*/truth.json"))
 
@@ -47,7 +47,7 @@ EACH = [
 def rows_of(folder: Path) -> dict[str, pl.DataFrame]:
     """All rows that ingesting a capture produces."""
     with open_store(None) as store:
-        Ingest(store, parser=line_parser()).run([folder])
+        Ingest(store, parser=remembering()).run([folder])
         return rows_in(store)
 
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from datetime import datetime
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -16,7 +14,7 @@ import pytest
 from store import open_store
 from store.questions import telemetry as samples
 from tests.correlator.attacked import judged
-from tests.correlator.erins_job import bring_in
+from tests.correlator.erins_job import bring_in, empty_root
 from tests.correlator.rows import answer
 
 FAN = "Feb 28 10:05:00 leaf1 switchd: fan 1 speed 4000"
@@ -46,8 +44,7 @@ SILENT = [f"<189>Feb 28 {at} leaf1 {words}" for at, words in (
 def carols(*places: str, silent: bool = False) -> dict[str, Any]:
     """The verdict on carol's job with what was written to some places."""
     written = {place: SILENT if silent else {**OWN, **OF_OTHERS}[place] for place in places}
-    with TemporaryDirectory() as folder:
-        verdict: dict[str, Any] = judged(Path(folder), written)["verdicts"]["43"]
+    verdict: dict[str, Any] = judged(empty_root(), written)["verdicts"]["43"]
     return verdict
 
 

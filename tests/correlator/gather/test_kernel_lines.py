@@ -118,7 +118,7 @@ BY_TICKS = {"the ring of that time was collected"}
         pytest.param(name, live, id=f"{name}-{'by ticks' if live else 'at once'}", marks=marks)
         for name in CASES
         for live in (False, True)
-        for marks in [pytest.mark.long if (name not in BY_TICKS if live else name in AGAIN) else ()]
+        for marks in [pytest.mark.long if live != (name in BY_TICKS) or name in AGAIN else ()]
     ],
 )
 def test_what_a_kernels_line_is_worth(name: str, live: bool) -> None:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import time
 from functools import cache
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -26,18 +24,17 @@ from tests.correlator.attacked import (
     words,
     written,
 )
+from tests.correlator.erins_job import empty_root
 from tests.measured import Measured
 
 
 @cache
 def in_peace() -> dict[str, Any]:
-    with TemporaryDirectory() as folder:
-        return judged(Path(folder), {})
+    return judged(empty_root(), {})
 
 
 def after(lies: dict[str, list[str]]) -> dict[str, Any]:
-    with TemporaryDirectory() as folder:
-        return judged(Path(folder), lies)
+    return judged(empty_root(), lies)
 
 
 def harm(channels: tuple[Channel, ...], texts: tuple[str, ...]) -> str:

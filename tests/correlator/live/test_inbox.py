@@ -243,7 +243,7 @@ def sealed(store: DuckStore, part: list[Any]) -> None:
 )
 def test_ticks_say_what_a_full_pass_says_however_rows_came_in(way: Callable[[DuckStore, list[Any]], None]) -> None:
     rows = sorted(made_rows(11, 900), key=lambda a: a[0])
-    cuts = [0, *range(300, len(rows), 110), len(rows)]
+    cuts = [0, *range(300, len(rows), 150), len(rows)]
     ways = [add, way, add, way]
     partly = 0
     with open_store(None) as store:

@@ -70,10 +70,10 @@ def downs(store: Door) -> list[list[Any]]:
 
 def in_both_ways(cases: list[tuple[Any, ...]], by_ticks: set[int], ids: list[str] | None = None) -> list[ParameterSet]:
     """Each case at once and by ticks. Ticks say what a full pass says: ``make test`` shows it with those ``by_ticks``,
-    one that counts and one that does not."""
+    one that counts and one that does not, and takes the others at once."""
     return [
         pytest.param(*case, live, id=f"{ids[n] if ids else n}-{'by ticks' if live else 'at once'}",
-                     marks=pytest.mark.long if live and n not in by_ticks else ())
+                     marks=pytest.mark.long if live != (n in by_ticks) else ())
         for n, case in enumerate(cases) for live in (False, True)
     ]  # fmt: skip
 
