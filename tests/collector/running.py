@@ -122,4 +122,4 @@ class Running:
             rows = self.query(kql)
             if len(rows) >= count or time.monotonic() > end:
                 return rows
-            time.sleep(0.1)
+            time.sleep(0.3)  # each query costs the service ten milliseconds or more
