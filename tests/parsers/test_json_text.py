@@ -46,7 +46,7 @@ def by_itself_and_many() -> Iterator[Any]:
         yield pytest.param(line, 2 * regexes.MANY, source, marks=pytest.mark.long if (number - turn) % 3 else ())
 
 
-@pytest.mark.parametrize(("line", "count", "source"), by_itself_and_many())
+@pytest.mark.parametrize(("line", "count", "source"), list(by_itself_and_many()))
 def test_no_line_is_refused(line: str, count: int, source: str | None) -> None:
     raw = line.replace("HALF", HALF)
     rows = PARSER.parse([raw.encode()] * count, Origin(source=source))
