@@ -45,6 +45,8 @@ class Running:
         self.config.write_text(head + extra + "\n" + listeners)
         self.process: subprocess.Popen[bytes] | None = None
         self.log = data.parent / f"{data.name}.log"
+        #: Of every request that does not give its own, or an empty one: then it has none.
+        self.headers: dict[str, str] = {}
 
     def _tls(self) -> str:
         folder = self.data.parent
@@ -85,7 +87,8 @@ class Running:
                 timeout_s: float = 120.0) -> tuple[int, bytes, dict[str, str]]:  # fmt: skip
         connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=timeout_s)
         try:
-            connection.request(method, path, body, headers or {})
+            given = {**self.headers, **(headers or {})}
+            connection.request(method, path, body, {name: value for name, value in given.items() if value})
             answer = connection.getresponse()
             return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
         finally:
@@ -119,4 +122,4 @@ class Running:
             rows = self.query(kql)
             if len(rows) >= count or time.monotonic() > end:
                 return rows
-            time.sleep(0.1)
+            time.sleep(0.3)  # each query costs the service ten milliseconds or more

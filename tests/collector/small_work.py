@@ -3,6 +3,7 @@ seconds of CPU on what these need not."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 
@@ -12,3 +13,8 @@ def in_parts(patterns: object) -> Callable[[int], Iterator[float]]:
 
 def large(patterns: object) -> Callable[[object], bytes]:
     return lambda request: bytes(4 << 20)
+
+
+def dying(patterns: object) -> Callable[[object], None]:
+    """Every request ends the process."""
+    return lambda request: os._exit(1)

@@ -1,14 +1,18 @@
-"""A running service: what it says of a batch set aside and of a package that fails, and what an agent delivers to it."""
+"""A running service: what it says of a batch set aside and of a package that fails, what an agent delivers to it, the
+client address that it believes, and that what it keeps is shut to others."""
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from running import ROOT, Running
@@ -16,8 +20,18 @@ from test_agent_to_service import Agent
 
 from collector.agent.hook_folder import CLAIM
 from faultline.cli import run
+from tests.faultline.command import faultline
 
-TOKEN = "Bearer s3cret"
+FORM = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+#: An address of this machine that the service takes for a proxy's; requests also come from 127.0.0.1, which is none.
+PROXY = "127.0.0.2"
+CONFIG = f'''proxies = ["{PROXY}", "10.9.0.1"]
+[ingest]
+tokens = ["{{token}}"]
+[access]
+users = "{{users}}"
+operate = ["ops"]
+'''
 MODULE = """
 from fastapi import APIRouter
 from collector.receivers.base import Answer, Batch, Receiver, Route
@@ -60,10 +74,17 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: harbour-site\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(POINTS)
-    running = Running(folder / "data", syslog=(), extra='[ingest]\ntokens = ["s3cret"]\n')
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setenv("PYTHONPATH", str(folder))
-        running.start()
+    users = folder / "users.toml"
+    token = faultline("access", "token", "ops", "--users", users).stdout.decode().strip()
+    running = Running(folder / "data", syslog=(), extra=CONFIG.format(token=token, users=users))
+    running.headers = {"Authorization": f"Bearer {token}"}
+    old = os.umask(0o022)  # as under systemd and login shells: the service's own umask must not depend on it
+    try:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setenv("PYTHONPATH", str(folder))
+            running.start()
+    finally:
+        os.umask(old)
     yield running
     running.stop()
 
@@ -77,11 +98,11 @@ def of_hall(sources: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_token(
-    service: Running, capsys: pytest.CaptureFixture[str]
+    service: Running, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert service.request("POST", "/api/v1/ingest", b"x")[0] == 401
+    assert service.request("POST", "/api/v1/ingest", b"x", {"Authorization": ""})[0] == 401
     poison = json.dumps({"document": "horoscope", "raw": "x"}).encode()
-    assert service.request("POST", "/api/v1/ingest", poison, {"Authorization": TOKEN})[0] == 200
+    assert service.request("POST", "/api/v1/ingest", poison)[0] == 200
     until = time.monotonic() + 120
     # The row and its count appear a moment after each other.
     while time.monotonic() < until:
@@ -91,6 +112,7 @@ def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_to
         time.sleep(0.1)
     (aside,) = horoscopes(body)
     assert body["intake"]["quarantined"] == len(body["quarantine"])
+    monkeypatch.setenv("FAULTLINE_ACCESS_TOKEN", service.headers["Authorization"].split()[1])
     command = ["sources", "--server", f"http://127.0.0.1:{service.http}", "--format"]
     assert run([*command, "json"]) == 1 and json.loads(capsys.readouterr().out)["quarantine"] == body["quarantine"]
     assert run([*command, "table"]) == 1 and f"set aside: {aside['id']}" in capsys.readouterr().out
@@ -117,8 +139,8 @@ def test_what_was_set_aside_is_shown_and_read_again_and_others_are_refused_by_to
 
 
 def test_the_service_names_whose_receiver_and_page_failed_once(service: Running) -> None:
-    refused = service.request("POST", "/hall", headers={"Authorization": TOKEN})
-    taken = service.post("/hall", b"line", idempotency_key="one", authorization=TOKEN)
+    refused = service.request("POST", "/hall")
+    taken = service.post("/hall", b"line", idempotency_key="one")
     page = service.request("GET", "/queues", headers={"accept": "application/json"})
     sources = service.get("/api/v1/sources")[1]
     until = time.monotonic() + 300
@@ -159,7 +181,12 @@ def test_what_an_epilog_saw_on_a_node_stands_on_the_jobs_page(service: Running, 
         "SLURM_JOB_NUM_NODES": "1", "SLURMD_NODENAME": "gpu01", "SLURM_JOB_EXIT_CODE2": "3:0", "SLURM_CLUSTER_NAME": "mini",
         "SLURM_JOB_STDOUT": str(home / "%j.out"), "SLURM_JOB_WORK_DIR": str(home), "FAULTLINE_HOOK_SPOOL": str(spool),
     }  # fmt: skip
-    agent = Agent(tmp_path, service, token="s3cret", more=f'[sources.hooks]\nfolders = ["{spool}"]\nevery_s = 0.1\n')
+    agent = Agent(
+        tmp_path,
+        service,
+        token=service.headers["Authorization"].split()[1],
+        more=f'[sources.hooks]\nfolders = ["{spool}"]\nevery_s = 0.1\n',
+    )
     try:
         agent.start()
         subprocess.run(["/bin/sh", str(ROOT / "deploy/slurm/epilog.sh")], env=env, check=True)
@@ -183,3 +210,70 @@ def test_what_an_epilog_saw_on_a_node_stands_on_the_jobs_page(service: Running, 
         assert stated == [["last words of rank 0", "gpu01"], ["step 1", "gpu01"]]
     finally:
         agent.kill()
+
+
+def asked_from(peer: str, service: Running, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, str]:
+    """Status and cookie for a request from an address of this machine."""
+    with closing(http.client.HTTPConnection("127.0.0.1", service.http, timeout=120, source_address=(peer, 0))) as made:
+        made.request("POST", path, body, headers)
+        answer = made.getresponse()
+        answer.read()
+        return answer.status, answer.headers.get("set-cookie", "")
+
+
+def refused_as(service: Running, name: str, stated: str, peer: str = "127.0.0.1") -> str:
+    """Signs in with a wrong password; returns the address in the audit log."""
+    body = urlencode({"name": name, "password": "wrong"}).encode()
+    assert asked_from(peer, service, "/login", body, {**FORM, "X-Forwarded-For": stated})[0] == 403
+    reported = [json.loads(line) for line in (service.data / "audit.ndjson").read_text().splitlines()]
+    (line,) = [one for one in reported if one["who"] == name]
+    return str(line["address"])
+
+
+def test_nobody_says_another_address_for_themselves(service: Running) -> None:
+    assert refused_as(service, "eve", "203.0.113.9") == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("said", "address"),
+    [("203.0.113.9", "203.0.113.9"), ("198.51.100.1, 203.0.113.9", "203.0.113.9"),
+     ("198.51.100.1, 203.0.113.9, 10.9.0.1", "203.0.113.9"), ("2001:db8::7", "2001:db8::7")],
+)  # fmt: skip
+def test_a_named_proxy_says_it_and_the_rightmost_that_is_no_proxy_counts(
+    service: Running, said: str, address: str
+) -> None:
+    assert refused_as(service, f"eve by {said}", said, PROXY) == address
+
+
+def test_the_scheme_too_is_believed_of_named_proxies_only(service: Running) -> None:
+    """HTTPS at the proxy: cookies are for HTTPS. A client that claims it without a proxy gains nothing."""
+    body = urlencode({"name": "x", "password": "wrong"}).encode()
+    for peer, secured in (("127.0.0.1", False), (PROXY, True)):
+        reported = asked_from(peer, service, "/logout", body, {**FORM, "X-Forwarded-Proto": "https"})[1]
+        assert ("Secure" in reported) is secured, reported
+
+
+def test_all_that_a_service_keeps_is_shut_to_others(service: Running) -> None:
+    """Every file and folder, and the process, after lines were stored, a batch set aside and a login refused."""
+    line = b'{"raw": "Nov 23 08:00:00 gpu01 kernel: mlx5_core 0000:3b:00.0 ens1: Link down", "host": "gpu01"}\n'
+    for body in (line, b'{"document": "almanac", "raw": "x"}'):
+        assert service.post("/api/v1/ingest", body)[0] == 200
+    until = time.monotonic() + 120
+    while not list(service.data.glob("quarantine/*")) and time.monotonic() < until:
+        time.sleep(0.1)
+    refused_as(service, "mallory", "")
+    found = {str(p.relative_to(service.data)): p for p in service.data.rglob("*")}
+    assert {
+        "faultline.duckdb",
+        "audit.ndjson",
+        "session.key",
+        "service.json",
+        "spool",
+        "quarantine",
+        "first.link",
+    } <= set(found), found
+    wide = {name: oct(p.stat().st_mode) for name, p in found.items() if p.stat().st_mode & 0o077}
+    assert not wide and service.data.stat().st_mode & 0o777 == 0o700
+    assert service.process is not None
+    status = Path(f"/proc/{service.process.pid}/status").read_text()
+    assert "\nUmask:\t0077\n" in status

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
 
 import pytest
 
@@ -32,9 +35,18 @@ LINES = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("source", [None, "job_stdout", "slurmd"])
-@pytest.mark.parametrize("count", [1, 2 * regexes.MANY])
-@pytest.mark.parametrize("line", LINES)
+SOURCES = (None, "job_stdout", "slurmd")
+
+
+def by_itself_and_many() -> Iterator[Any]:
+    """Each line by itself from each source, and so often that expressions search all at once; the latter in ``make test``
+    from one of the sources, in turn."""
+    for (number, line), (turn, source) in product(enumerate(LINES), enumerate(SOURCES)):
+        yield pytest.param(line, 1, source)
+        yield pytest.param(line, 2 * regexes.MANY, source, marks=pytest.mark.long if (number - turn) % 3 else ())
+
+
+@pytest.mark.parametrize(("line", "count", "source"), list(by_itself_and_many()))
 def test_no_line_is_refused(line: str, count: int, source: str | None) -> None:
     raw = line.replace("HALF", HALF)
     rows = PARSER.parse([raw.encode()] * count, Origin(source=source))

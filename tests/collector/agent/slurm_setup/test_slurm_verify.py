@@ -21,15 +21,54 @@ from collector.agent.slurm_setup.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files get owners, and children become users")
 
+ROOT_FOLDER = Path(__file__).resolve().parents[4]
 SLURM = Account("slurm", SLURM_UID, SLURM_UID, (SLURM_UID,))
 
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> MadeSlurm:
     """In slurm.conf as well. It is only copied: installing takes as long as verifying."""
+    os.umask(0o022)  # a file that ran before may have made its stores private
     made = MadeSlurm(tmp_path_factory.mktemp("installed"))
     assert made.slurm("install", "--yes", "--edit-slurm-conf") == 0
     return made
+
+
+#: Answers command lines of ``faultline slurm``, each with its code and what it printed.
+SMALL = """
+import io, json, sys
+from contextlib import redirect_stdout
+from collector.agent.slurm_setup.commands import main
+for line in sys.stdin:
+    with redirect_stdout(io.StringIO()) as told:
+        code = main(json.loads(line))
+    print(json.dumps([code, told.getvalue()]), flush=True)
+"""
+
+
+class Small:
+    """A process as small as an agent's. Verifying forks for each look as another user, which of the process that runs
+    all tests costs a tenth of a second."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", SMALL], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT_FOLDER
+        )
+
+    def verify(self, made: MadeSlurm, *arguments: str) -> tuple[int, str]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(json.dumps(["verify", "--root", str(made.root), *arguments]) + "\n")
+        self.process.stdin.flush()
+        code, told = json.loads(self.process.stdout.readline())
+        return code, told
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Small]:
+    started = Small()
+    yield started
+    started.process.communicate()
+    assert started.process.returncode == 0
 
 
 @pytest.fixture
@@ -41,21 +80,29 @@ def sound(installed: MadeSlurm, tmp_path: Path) -> Iterator[MadeSlurm]:
     made.end_agent()
 
 
-def reasons(made: MadeSlurm, capsys: pytest.CaptureFixture[str]) -> list[tuple[str, str, str]]:
-    capsys.readouterr()
-    code = made.slurm("verify", "--format", "json", "--config", "/etc/faultline/agent.toml")
-    found = json.loads(capsys.readouterr().out)
+AS_JSON = ("--format", "json", "--config", "/etc/faultline/agent.toml")
+
+
+def reasons(made: MadeSlurm, by: Small | pytest.CaptureFixture[str]) -> list[tuple[str, str, str]]:
+    """What is found by the small process, or by this one, where a test patches what it sees."""
+    if isinstance(by, Small):
+        code, told = by.verify(made, *AS_JSON)
+    else:
+        by.readouterr()
+        code = made.slurm("verify", *AS_JSON)
+        told = by.readouterr().out
+    found = json.loads(told)
     assert code == (0 if found["ok"] else 1)
     for finding in found["findings"]:
         assert finding["cure"], finding
     return [(f["code"], f["hook"], f["what"]) for f in found["findings"]]
 
 
-def test_a_sound_installation_is_ok(sound: MadeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
-    assert reasons(sound, capsys) == []
+def test_a_sound_installation_is_ok(sound: MadeSlurm, small: Small) -> None:
+    assert reasons(sound, small) == []
     before = sound.tree()
-    assert sound.slurm("verify", "--config", "/etc/faultline/agent.toml") == 0
-    told = capsys.readouterr().out
+    code, told = small.verify(sound, "--config", "/etc/faultline/agent.toml")
+    assert code == 0
     assert f"ok     PrologSlurmctld     {FOLDER}/prologslurmctld.sh" in told and told.rstrip().endswith("arrives")
     assert sound.tree() == before, "what was tried is taken away"
 
@@ -117,22 +164,22 @@ WAYS: dict[str, tuple[Callable[[MadeSlurm], object], str, str, str]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_each_way_to_break_it_is_named(way: str, sound: MadeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_way_to_break_it_is_named(way: str, sound: MadeSlurm, small: Small) -> None:
     break_it, code, hook, says = WAYS[way]
     break_it(sound)
-    found = reasons(sound, capsys)
+    found = reasons(sound, small)
     assert [f for f in found if f[0] == code and f[1] == hook and says in f[2]], found
     # What is broken in one way is not named in ten: other hooks keep their ok.
     concerned = {f[1] for f in found if f[1]}
     assert len(concerned) <= 1 or way in ("missing common script", "closed folder of scripts", "no account"), found
 
 
-def test_several_reasons_are_named_together(sound: MadeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_several_reasons_are_named_together(sound: MadeSlurm, small: Small) -> None:
     for way in ("missing script", "root's spool", "not in slurm.conf", "no agent"):
         WAYS[way][0](sound)
-    assert {f[0] for f in reasons(sound, capsys)} == {"no-file", "spool-denied", "not-called", "agent-not-running"}
-    assert sound.slurm("verify") == 1
-    told = capsys.readouterr().out
+    assert {f[0] for f in reasons(sound, small)} == {"no-file", "spool-denied", "not-called", "agent-not-running"}
+    code, told = small.verify(sound)
+    assert code == 1
     assert told.count("cure: ") == told.count("WRONG  ") - 2, "each reason has its cure; two hooks are marked"
 
 
@@ -190,10 +237,10 @@ def test_a_quota_shows_when_it_is_tried(
     monkeypatch.undo()
 
 
-def test_a_spool_that_nobody_empties_is_full(sound: MadeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_spool_that_nobody_empties_is_full(sound: MadeSlurm, small: Small) -> None:
     with sound.put(f"{SPOOL}/1.prolog.gpu01.1.1.hook", "").open("wb") as stream:
         stream.truncate(65 << 20)
-    (found,) = reasons(sound, capsys)
+    (found,) = reasons(sound, small)
     assert found[0] == "spool-full" and "1 records" in found[2]
 
 
@@ -248,7 +295,7 @@ def test_hooks_are_named_as_the_program_knows_them() -> None:
     assert tuple(BY_EVENT) == HOOKS and set(HOOKS) == set(EVENTS)
 
 
-def test_what_the_daemons_could_not_run_is_quoted(sound: MadeSlurm, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_the_daemons_could_not_run_is_quoted(sound: MadeSlurm, small: Small) -> None:
     """The words of 22.05, seen on a real cluster, and of older versions."""
     said = [
         "[2026-11-21T10:00:00.000] slurmscriptd: error: run_command: PrologSlurmctld can not be executed (/x/p.sh) No such file",
@@ -259,8 +306,8 @@ def test_what_the_daemons_could_not_run_is_quoted(sound: MadeSlurm, capsys: pyte
         "\n".join(["[...] sched: Allocate JobId=1", *said, "[...] Prolog of JobId=1 done"]) + "\n",
     )
     WAYS["root's spool"][0](sound)
-    assert sound.slurm("verify") == 1
-    told = capsys.readouterr().out
+    code, told = small.verify(sound)
+    assert code == 1
     assert [line for line in told.splitlines() if line.startswith("logged")] == [
         f"logged /var/log/slurmctld.log: {x}" for x in said
     ]
