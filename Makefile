@@ -32,10 +32,10 @@ $(PARSERS): $(STAMP)  # the demo receives nothing
 	$(BIN)/python -c '$(PREPARE)'
 	touch $@
 
-$(COMPILED): $(STAMP)  # side by side: each compiles functions of its own, one after the other
-	@echo "compiling the parsers and the receivers, once (about half a minute)"
-	$(BIN)/python -c '$(PREPARE)' & $(BIN)/python -m collector.compile_receivers; status=$$?; wait $$! && exit $$status
-	touch $(PARSERS) $@
+$(COMPILED): $(PARSERS)
+	@echo "compiling the receivers, once (about half a minute)"
+	$(BIN)/python -m collector.compile_receivers
+	touch $@
 
 $(DEV): $(STAMP)  # a second engine and a browser's driver weigh more than all the rest: only for the tests
 	test "$$(cat $(STAMP))" = dev || $(INSTALL) -e '.[dev]'

@@ -115,7 +115,8 @@ def held_tables(
 
 def held(rows: pl.DataFrame) -> pl.Series:
     """The indices of the rows of ``logs`` whose timestamp is held back."""
-    may_be = ((rows["time_quality"] == "received") & (rows["tags"].list.len() > 0)).fill_null(False).arg_true()
+    is_received = rows["time_quality"].cast(pl.String) == "received"
+    may_be = (is_received & (rows["tags"].list.len() > 0)).fill_null(False).arg_true()
     if not len(may_be):  # nearly always, and without a query over lists
         return pl.Series([], dtype=pl.UInt32)
     return may_be.filter(rows["tags"][may_be].list.contains(TAG).fill_null(False))

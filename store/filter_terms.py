@@ -118,7 +118,8 @@ def terms_of(data: Array, ends: Array, owners: Array, blocks: int) -> Terms:
 
 
 def _room_for(longest: int) -> _Lowered:
-    """Room for a text of so many bytes; a number may begin with its last one. x86 and ARM read them unaligned."""
+    """Room for a text of so many bytes; a number may begin with its last one. x86-64 and ARM64 read them unaligned, and both
+    have the first byte as the lowest."""
     text = np.zeros(longest + 8, np.uint8)
     return _Lowered(text, np.ndarray((longest + 1,), np.dtype("<u8"), text.data, strides=(1,)))
 

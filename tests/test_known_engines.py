@@ -13,7 +13,7 @@ KNOW_DUCKDB: dict[str, tuple[str, ...]] = {
         "tests/queries/kql/test_fuzz.py", "tests/queries/kql/wall/test_kept_processes.py", "tests/queries/kql/test_moments.py",
         "tests/queries/kql/operators/test_patterns.py", "tests/queries/kql/test_refusals.py", "tests/queries/kql/test_run.py",
         "tests/queries/kql/functions/test_site_functions.py",
-        "tests/queries/kql/operators/test_pivot_and_series.py", "tests/queries/kql/test_traps.py", "tests/queries/kql/wall/test_wall.py",
+        "tests/queries/kql/operators/test_pivot_and_series.py", "tests/queries/kql/operators/test_rows_chosen.py", "tests/queries/kql/test_traps.py", "tests/queries/kql/wall/test_wall.py",
     ),
     "what the engine itself refuses to a person's view": (
         "tests/correlator/engine/test_concluded_facts.py", "tests/correlator/evidence/test_forged_evidence.py",

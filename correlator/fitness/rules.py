@@ -243,7 +243,7 @@ def _of_silence(known: Situation, now: datetime) -> Iterator[Reason]:
     silent_s = (now - known.last_seen).total_seconds()
     if silent_s > (AGENT_SILENT_S if known.has_agent else LINES_SILENT_S):
         whose = "its agent reported last" if known.has_agent else "its last line is from"
-        text = f"nothing arrived from it for {lasting(silent_s)}"
+        text = f"nothing arrived from {'its agent' if known.has_agent else 'it'} for {lasting(silent_s)}"
         yield Reason(Fitness.DOUBTFUL, text, f"{whose} {known.last_seen:%Y-%m-%d %H:%M} UTC", known.last_seen)
 
 

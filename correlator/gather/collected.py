@@ -58,7 +58,7 @@ ANY = "*"
 #: The columns of lines that show what was collected.
 USED = ("time", "host", "source", "format", "facility", "file", "event", "entities", "tags")
 
-#: Lines of one sender are compared with each other from so many on: it takes a millisecond, however few they are.
+#: Lines are compared with each other from so many on: it takes a millisecond, however few they are.
 MANY_LINES = 5_000
 #: What a line that means no event and has no tags shows depends on these columns alone, and on its time.
 _EQUAL = ("host", "source", "format", "facility", "file")

@@ -368,8 +368,9 @@ def shared(column: pl.Series) -> list[Any]:
     return spread(*different(column))
 
 
-#: So many lines are looked at to see whether messages repeat, and this share of different ones is too many to share.
-_SAMPLE, _MOSTLY_DIFFERENT = 512, 0.9
+#: So many messages are looked at to see whether they repeat, and this share of different ones is too many to share: of
+#: half a million lines, those of 20,000 texts.
+_SAMPLE, _MOSTLY_DIFFERENT = 4096, 0.9
 
 
 def _messages(column: pl.Series) -> list[Any]:

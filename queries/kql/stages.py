@@ -98,6 +98,7 @@ class Scope:
     aggregates: bool = False
     sides: dict[str, dict[str, Value]] = field(default_factory=dict)
     windowed: bool = False
+    ordered: bool = False  #: a function of rows was called
 
 
 def relation(name: str, alias: str = "t") -> Any:

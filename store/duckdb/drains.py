@@ -78,7 +78,7 @@ _SEEN = f"""
 #: nothing else.
 _CHANGED = """
   SELECT * EXCLUDE (former) FROM (
-    SELECT *, lag(coalesce(bad, '')) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id) AS former
+    SELECT *, lag(coalesce(bad, '')) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id, reason, actor) AS former
     FROM (SELECT o.* FROM observed o SEMI JOIN (SELECT DISTINCT cluster, host FROM observed WHERE bad IS NOT NULL) b
           ON o.host = b.host AND o.cluster IS NOT DISTINCT FROM b.cluster))
   WHERE bad IS NOT NULL OR event_id IS NOT NULL OR former IS DISTINCT FROM ''"""
@@ -87,9 +87,9 @@ _CHANGED = """
 _STRETCHES = """
   SELECT cluster, host, time AS start, good AS "end" FROM (
     SELECT *, lag(bad) OVER w AS before,
-           min(time) FILTER (bad IS NULL) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id
+           min(time) FILTER (bad IS NULL) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id, reason, actor
                                                 ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS good
-    FROM seen WINDOW w AS (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id))
+    FROM seen WINDOW w AS (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id, reason, actor))
   WHERE bad IS NOT NULL AND before IS NULL"""
 
 _EPISODES = f"""
@@ -104,28 +104,28 @@ _DURING = f"""
   SELECT *, CASE WHEN lag(state) OVER w = lead(state) OVER w AND lead(time) OVER w - time <= {SAME_PERIOD}
             THEN lag(state) OVER w ELSE state END AS steady
   FROM (SELECT o.*, e.number, e."end", coalesce(o.bad, last_value(o.bad IGNORE NULLS) OVER (
-                 PARTITION BY o.cluster, o.host, e.number ORDER BY o.time, o.bad NULLS LAST, o.said, o.source, o.event_id
+                 PARTITION BY o.cluster, o.host, e.number ORDER BY o.time, o.bad NULLS LAST, o.said, o.source, o.event_id, o.reason, o.actor
                  ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)) AS state
         FROM (SELECT * FROM seen WHERE bad IS NOT NULL
               UNION ALL SELECT cluster, host, time, NULL, 'reason', reason, actor, 'slurmctld', event_id FROM reasons WHERE reason IS NOT NULL
               UNION ALL SELECT cluster, host, time, NULL, 'reboot', NULL, NULL, 'slurmctld', event_id FROM lines WHERE event = 'slurm.node_reboot') o
         ASOF JOIN episodes e ON o.cluster IS NOT DISTINCT FROM e.cluster AND o.host = e.host AND o.time >= e.start
         WHERE e."end" IS NULL OR o.time <= e."end")
-  WINDOW w AS (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id)"""
+  WINDOW w AS (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor)"""
 
 #: Numbered by state, then by reason: ``sinfo`` cuts reasons short, so one that continues another is the same.
 _PARTS = """
   SELECT *, sum(CASE WHEN reason IS NULL OR earlier IS NULL OR starts_with(lower(reason), lower(earlier))
                      OR starts_with(lower(earlier), lower(reason)) THEN 0 ELSE 1 END)
-            OVER (PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, said, source, event_id) AS reason_part
+            OVER (PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor) AS reason_part
   FROM (SELECT *, last_value(reason IGNORE NULLS) OVER (
-                 PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, said, source, event_id
+                 PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor
                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier,
                lag(struct_pack(said, reason, actor)) OVER (
-                 PARTITION BY cluster, host, number, source ORDER BY time, bad NULLS LAST, said, event_id) AS repeated
-        FROM (SELECT *, sum(other) OVER (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id) AS part
+                 PARTITION BY cluster, host, number, source ORDER BY time, bad NULLS LAST, said, event_id, reason, actor) AS repeated
+        FROM (SELECT *, sum(other) OVER (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor) AS part
               FROM (SELECT *, CASE WHEN steady IS NOT DISTINCT FROM lag(steady) OVER (
-                             PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id) THEN 0 ELSE 1 END AS other
+                             PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor) THEN 0 ELSE 1 END AS other
                     FROM during)))"""
 
 _PERIODS = f"""
@@ -134,7 +134,7 @@ _PERIODS = f"""
          arg_max(actor, struct_pack(known := CASE WHEN source = 'slurmctld' THEN -epoch_us(time) ELSE length(actor) END, actor)) AS actor,
          CAST(to_json(list(struct_pack(
            time := strftime(time, '%Y-%m-%dT%H:%M:%S.%fZ'), state := said, reason := coalesce(reason, ''), actor := coalesce(actor, ''),
-           source := source, event_id := coalesce(event_id, '')) ORDER BY time, said, source, event_id)
+           source := source, event_id := coalesce(event_id, '')) ORDER BY time, said, source, event_id, reason, actor)
            FILTER (repeated IS DISTINCT FROM struct_pack(said, reason, actor))[:{MOST_EVIDENCE}]) AS VARCHAR) AS evidence
   FROM parts GROUP BY cluster, host, number, part, reason_part"""
 

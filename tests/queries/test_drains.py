@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from itertools import permutations
 from typing import Any
 
 import drains_store
@@ -158,6 +159,21 @@ def test_of_two_states_of_one_moment_the_same_is_the_later_one_however_they_were
         seen(one, *({**state, "host": f"n{n}"} for n in range(40) for state in states[:: 1 if n % 2 else -1]))
         still = one.rows('SELECT DISTINCT "State" AS state FROM kql."Drains" WHERE "End" IS NULL')
         assert still == [{"state": "invalid"}]
+
+
+def test_of_two_reasons_of_one_moment_the_same_is_the_later_one_however_they_were_stored() -> None:
+    """Two collectors asked sinfo in the second in which somebody changed the reason."""
+    rows = [
+        {"time": at(100), "reason": "disk broken"},
+        {"time": at(100), "reason": "gpu lost"},
+        {"time": at(160), "reason": "gpu lost"},
+    ]
+    with open_store(None) as one:
+        found = {
+            tuple(seen(one, *({**row, "state": "drain", "source": "sinfo"} for row in some)))
+            for some in permutations(rows)
+        }
+    assert found == {(("drained", 100, 100, "disk broken"), ("drained", 100, None, "gpu lost"))}
 
 
 def test_jobs_that_waited_for_a_node_are_counted() -> None:

@@ -17,6 +17,13 @@ from web.pages import HERE
 #: WCAG 2.2, 1.4.3: text; large text (24 px, or 18.66 px bold); 1.4.11: what must be visible to use or understand
 #: something.
 TEXT, LARGE, SHAPE = 4.5, 3.0, 3.0
+#: Whether each form of the bar that opens lies in the window, both ends of it.
+SHEETS = """[...document.querySelectorAll('.top .drop')].map(drop => {
+    drop.open = true;
+    const { left, right } = drop.querySelector('.sheet').getBoundingClientRect();
+    drop.open = false;
+    return left >= 0 && right <= innerWidth;
+})"""
 #: Widths between a phone and a wide screen.
 BETWEEN = (1280, 1024, 768, 720)
 PAGES = ("/", "/incidents/I1", "/incidents/I0", "/jobs", "/jobs/15", "/jobs/16", "/nodes", "/nodes/gpu02", "/repairs", "/fleet?incident=I1", "/sources", "/reports",
@@ -72,6 +79,7 @@ def test_every_page_fits_is_quiet_and_can_be_read(look: Any, theme: str, width: 
             for less in BETWEEN:  # half a screen, a tablet, and where the bar is as wide as the window
                 page.set_viewport_size({"width": less, "height": 900})
                 assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0, (path, less)
+                assert all(page.evaluate(SHEETS)), (path, less)
             page.set_viewport_size({"width": width, "height": 900})
 
 

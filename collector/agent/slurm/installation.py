@@ -89,7 +89,7 @@ def _candidates(host: Host, given: str, daemons: list[Daemon], configless: bool)
     if configless:
         yield from cached
     for path in DEFAULT_PLACES:
-        yield path, "usual place"
+        yield path, "default place"
     if not configless:
         yield from cached
 

@@ -62,13 +62,15 @@ def call_of_row(c: Binder, function: Function, node: ast.Call, scope: Scope) -> 
 def order_of_rows(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """The order of the rows that a function of rows goes over. Raises ``KqlBindError`` where they have none."""
     if scope.stage is None or not scope.windowed:
-        raise KqlBindError(f"{node.name}() works in extend and project over sorted or serialized rows", node.span)
+        raise KqlBindError(
+            f"{node.name}() works in extend, project and where over sorted or serialized rows", node.span
+        )
     if not c.serial:
         raise KqlBindError(
             f"{node.name}() needs serialized rows: nothing before it puts them in an order that stays", node.span,
             suggestion="| sort by ..., or | serialize, before this operator",
         )  # fmt: skip
-    scope.stage = c.serialized(scope.stage)
+    scope.stage, scope.ordered = c.serialized(scope.stage), True
     order = scope.stage.order
     assert order is not None
     return order.value()

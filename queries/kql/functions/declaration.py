@@ -17,7 +17,8 @@ for a template that is ``never_null``. SQL that depends on more than the types o
 
 **Functions of rows** (``kind=Kind.ROW``): a template says over which rows it goes, and ``{order}`` is their order:
 ``avg({0}) OVER (ORDER BY {order} ROWS 4 PRECEDING)``. A body is called once for each row, and each argument is the list of
-the values of all rows up to this one, as in an aggregate; it has at least one argument.
+the values of all rows up to this one, as in an aggregate; it has at least one argument. So its cost grows with the
+square of the rows.
 
 **Their forms with a condition**: a template says ``{if}`` where the rows are chosen, right behind the call that
 aggregates: ``max({0}){if} - min({0}){if}``. :func:`conditional` makes ``maxif`` of ``max``, which takes the condition
@@ -250,6 +251,12 @@ def _wrong_for(kind: Kind, overload: Template | Body) -> str:
         )
     elif kind is Kind.ROW and "{*}" in overload.sql:
         return "a template of a function of rows names its arguments: {0}, {1}, not {*}"
+    elif kind is Kind.ROW and any(letters[1:] for letters in overload.arguments.split()):
+        return (
+            "a template of a function of rows has a form for each number of arguments: none may be missing or repeated"
+        )
+    elif kind is Kind.ROW and overload.result == "0" and not overload.arguments.split():
+        return "its result is of the type of the first argument, and it has none"
     elif kind is not Kind.ROW and ORDER in overload.sql:
         return f"only a function of rows has {ORDER}"
     if kind is not Kind.AGGREGATE and (

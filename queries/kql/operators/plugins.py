@@ -16,7 +16,7 @@ from queries.kql.functions.calling import call as call_function
 from queries.kql.functions.ip import IPV4_IS_IN_ANY_RANGE, IPV6_IS_IN_RANGE
 from queries.kql.functions.registry import registry
 from queries.kql.hints import INSTEAD
-from queries.kql.official import CANNOT, PLUGINS
+from queries.kql.official import AGGREGATES, CANNOT, PLUGINS
 from queries.kql.operators import activity, cohorts, mining, sequences
 from queries.kql.stages import Env, Scope, Stage, StageColumn, everything, fresh, relation, row_of, scope_of
 from queries.kql.values import Value, constant, plain, sql, text_of
@@ -211,6 +211,8 @@ def _with_condition(aggregate: ast.Call, env: Env) -> str:
     for form in (f"{called}if", f"{name}if", f"{name}_if"):
         if env.find(form) is not None or found.name_of(form) in found.aggregates:
             return form
+    if name in AGGREGATES and name not in found.aggregates:
+        raise NotImplementedYet(f"the aggregate {called}() is not implemented", aggregate.span)
     if name not in found.aggregates and env.find(called) is None:
         near = nearest(called, [*found.aggregates])
         raise KqlBindError(f"pivot needs an aggregate, and {called}() is none", aggregate.span, suggestion=near)

@@ -20,6 +20,10 @@ def where(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     test = c.expr(node.parts["value"], scope)
     if test.type != "bool":  # a dynamic one is none here, unlike beside `and`
         raise no_condition(node.parts["value"], test)
+    if scope.ordered:  # a window's value is computed a step before rows are chosen by it
+        kept = c.hoist(scope, test)
+        assert scope.stage is not None
+        return c.emit(scope.stage, everything(stage), refine=lambda q: q.where(kept.sql))
     assert scope.stage is not None
     return c.emit(scope.stage, everything(stage), refine=lambda q: q.where(test.sql), row_by_row=True)
 

@@ -108,7 +108,7 @@ SITUATIONS: dict[str, tuple[dict[str, Any], str, str]] = {
     "something of another's lasts": ({"incidents": [incident(rooted=False, lasts="no carrier")]}, "doubtful", "no carrier"),
     "a lemon": ({"lemon": True}, "doubtful", "more incidents than chance explains"),
     "nobody reports of it": ({"has_agent": False, "last_seen": None}, "doubtful", "nothing that it writes is collected"),
-    "its agent is silent": ({"last_seen": ago(11)}, "doubtful", "nothing arrived from it for 11 min"),
+    "its agent is silent": ({"last_seen": ago(11)}, "doubtful", "nothing arrived from its agent for 11 min"),
     "no agent, a line an hour ago": ({"has_agent": False, "last_seen": ago(61)}, "fit", ""),
     "no agent, silent": ({"has_agent": False, "last_seen": ago(60 * 72)}, "doubtful", "for 3 days"),
     "down and lost": ({"state": "DOWN", "lines": [line(79)], "lemon": True}, "unfit", "Xid 79"),
@@ -348,7 +348,7 @@ def test_the_agents_silence_counts_where_there_is_an_agent(store: Door) -> None:
                 NODES.insert().values(host=host, cluster="c", first_seen=ago(500), last_seen=ago(minutes), boots=0)
             )
     assert said(answer(store, "n1", NOW)) == ("fit", [])
-    assert said(answer(store, "n2", NOW)) == ("doubtful", ["nothing arrived from it for 45 min"])
+    assert said(answer(store, "n2", NOW)) == ("doubtful", ["nothing arrived from its agent for 45 min"])
 
 
 def test_a_link_that_is_down_comes_from_the_repair_list(store: Door) -> None:

@@ -69,7 +69,7 @@ TOPS = {
 
 def shown_by(before: str, top: str) -> tuple[object, ...]:
     """What a case shows: every order without a condition, and every condition with an order of each way of reading."""
-    return ("", top) if not before else (before, TOPS[top], "ReceivedTime" in top)
+    return ("", top) if not before else (before, TOPS[top], "ReceivedTime" in top, " asc" in top)
 
 
 @pytest.mark.one_of_each(kind=shown_by)

@@ -30,7 +30,7 @@ def test_a_dry_run_shows_everything_and_writes_nothing(made: MadeSlurm, capsys: 
     assert made.slurm("install", "--dry-run") == 0
     told = capsys.readouterr().out
     assert made.tree() == before
-    assert "/etc/slurm/slurm.conf (usual place); cluster mini" in told and "SlurmUser=slurm" in told
+    assert "/etc/slurm/slurm.conf (default place); cluster mini" in told and "SlurmUser=slurm" in told
     for name in HOOKS:
         assert f"make file {FOLDER}/{name}.sh (root:root 0755)" in told
     assert f"make folder {SPOOL}" in told and "JobSubmitPlugins=lua (/etc/slurm/slurm.conf:6)" in told

@@ -440,6 +440,14 @@ def test_every_function_is_declared_in_one_subject_with_a_sentence() -> None:
             "{0}, {1}, not {*}",
         ),
         (
+            {"overloads": (Template("r r?", "real", "sum({0}) OVER (ORDER BY {order}) + {1}"),), "kind": Kind.ROW},
+            "none may be missing or repeated",
+        ),
+        (
+            {"overloads": (Template("", "0", "row_number() OVER (ORDER BY {order})"),), "kind": Kind.ROW},
+            "of the type of the first argument, and it has none",
+        ),
+        (
             {"overloads": (Template("n", "0", "max({0}) OVER (ORDER BY {order})"),)},
             "only a function of rows has {order}",
         ),

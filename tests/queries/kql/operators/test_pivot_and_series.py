@@ -9,6 +9,7 @@ import duckdb
 import pytest
 
 from queries.kql import KqlBindError, run
+from queries.kql.errors import NotImplementedYet
 
 DATA = (
     "datatable(Host:string, V:real, T:datetime, D:dynamic)['a', 1.0, datetime(2026-01-01), dynamic({'x': 1}),"
@@ -45,6 +46,11 @@ def test_pivot_uses_an_aggregate_under_each_of_its_names(alias: str, name: str) 
 def test_pivot_refuses_by_the_name_that_the_query_has(call: str, reason: str) -> None:
     with pytest.raises(KqlBindError, match=re.escape(reason)):
         answer(f"evaluate pivot(Host, {call})")
+
+
+def test_pivot_says_of_an_aggregate_of_kusto_that_it_is_not_implemented() -> None:
+    with pytest.raises(NotImplementedYet, match=re.escape("the aggregate tdigest() is not implemented")):
+        answer("evaluate pivot(Host, tdigest(V))")
 
 
 def test_pivot_of_a_function_of_the_query_needs_its_form_with_a_condition() -> None:
