@@ -382,7 +382,7 @@ def test_a_function_of_rows_needs_no_bind(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "reason"),
     [
-        ("print mean_of_last(1.0)", "works in extend and project"),
+        ("print mean_of_last(1.0)", "works in extend, project and where"),
         ("datatable(X:real)[1.0] | summarize X = max(X) | extend y = longest_rise(X)", "needs serialized rows"),
         (f"{ROWS} | extend y = longest_rise(D)", "longest_rise() does not take dynamic for argument 1"),
     ],
