@@ -12,7 +12,7 @@ import subprocess
 import sys
 import textwrap
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,18 @@ print(of_this_site())
 """
 
 
+def asked_beside(folder: Path, queries: Iterable[str]) -> tuple[Any, str]:
+    """The rows of each query and the page of this site's functions, in a process that finds the packages in a folder."""
+    path = os.pathsep.join([str(folder), str(ROOT)])
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, json.dumps([*queries])], env={**os.environ, "PYTHONPATH": path}, cwd=folder,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    answers, _, listed = done.stdout.partition("\n")
+    return json.loads(answers), listed
+
+
 @pytest.mark.parametrize("name", ["celsius", "rack_of"])
 def test_no_function_of_the_example_is_there_without_the_package(name: str) -> None:
     with pytest.raises(KqlBindError, match=f"unknown function '{name}'"):
@@ -83,14 +95,8 @@ def test_the_functions_of_the_docs_are_called_and_listed_once_their_package_is_i
         "datatable(Value:real)[3.0, real(nan), real(null), 1.0] | summarize median_of(Value)",
         f"{data} | sort by Value asc | project mean_of_five(Value), middle_so_far(Value)",
     ]
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(questions)], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answers, _, listed = done.stdout.partition("\n")
-    celsius, racks, both, together, with_nan, of_rows = json.loads(answers)
+    answers, listed = asked_beside(tmp_path, questions)
+    celsius, racks, both, together, with_nan, of_rows = answers
     assert celsius == [[100.0], [0.0], [10.0]]
     assert racks == [["", 1], ["gx07", 1]]
     assert together == [[50.0, 180.0]]
@@ -177,14 +183,8 @@ def test_aggregates_of_a_package_have_any_body(tmp_path: Path) -> None:
         f"{DATA} | where Host == 'c' | summarize listed(V)": [["[] ()"]],
         f"{DATA} | where Host == 'b' | summarize R = range_of(V)": [[None]],
     }  # fmt: skip
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(list(asked))], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answers, _, listed = done.stdout.partition("\n")
-    assert json.loads(answers) == list(asked.values())
+    answers, listed = asked_beside(tmp_path, asked)
+    assert answers == list(asked.values())
     assert "| `median_of` (aggregate) | The median. |" in listed
 
 
@@ -368,14 +368,8 @@ def test_a_function_of_rows_needs_no_bind(tmp_path: Path) -> None:
         ],
         f"{ROWS} | where N > 5 | project longest_rise(X), mean_of_last(X)": [],
     }  # fmt: skip
-    path = os.pathsep.join([str(tmp_path), str(ROOT)])
-    done = subprocess.run(
-        [sys.executable, "-c", ASK, json.dumps(list(asked))], env={**os.environ, "PYTHONPATH": path}, cwd=tmp_path,
-        capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    answers, _, listed = done.stdout.partition("\n")
-    assert json.loads(answers) == list(asked.values())
+    answers, listed = asked_beside(tmp_path, asked)
+    assert answers == list(asked.values())
     assert "| `mean_of_last` (of rows), also `moving_mean` | The mean of the last rows. |" in listed
 
 
