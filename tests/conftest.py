@@ -212,6 +212,14 @@ def _own_umask() -> Iterator[None]:
     os.umask(before)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _own_umask_of_a_file() -> Iterator[None]:
+    """The same for what a file makes once: it comes before the umask of its first test."""
+    before = os.umask(0o022)
+    yield
+    os.umask(before)
+
+
 @pytest.fixture
 def measured(record_property: Callable[[str, object], None]) -> Measured:
     """What a test measured, printed at the end of the run."""

@@ -28,6 +28,9 @@ REPEATED_WITHIN = "INTERVAL 30 DAY"
 #: The most observations that are listed as evidence of one period.
 MOST_EVIDENCE = 20
 
+#: In this order observations of one moment follow each other, however they were stored.
+_TIES = "said, source, event_id, reason, actor"
+
 #: By precedence: a node that is DOWN and drained is drained, and one that saves power is neither down nor failed.
 _WORDS = (
     (("DRAIN",), "'drained'"), (tuple(sorted(POWER_FLAGS)), "NULL"), (("DOWN", "ERROR"), "'down'"), (("FAIL",), "'failed'"),
@@ -76,20 +79,20 @@ _SEEN = f"""
 
 #: Of nodes that were ever out of service, without the observations in service that follow another one: most polls say
 #: nothing else.
-_CHANGED = """
+_CHANGED = f"""
   SELECT * EXCLUDE (former) FROM (
-    SELECT *, lag(coalesce(bad, '')) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id, reason, actor) AS former
+    SELECT *, lag(coalesce(bad, '')) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, {_TIES}) AS former
     FROM (SELECT o.* FROM observed o SEMI JOIN (SELECT DISTINCT cluster, host FROM observed WHERE bad IS NOT NULL) b
           ON o.host = b.host AND o.cluster IS NOT DISTINCT FROM b.cluster))
   WHERE bad IS NOT NULL OR event_id IS NOT NULL OR former IS DISTINCT FROM ''"""
 
 #: Of a node's observations in order, those that begin being out of service, with the time at which it was back.
-_STRETCHES = """
+_STRETCHES = f"""
   SELECT cluster, host, time AS start, good AS "end" FROM (
     SELECT *, lag(bad) OVER w AS before,
-           min(time) FILTER (bad IS NULL) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id, reason, actor
+           min(time) FILTER (bad IS NULL) OVER (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, {_TIES}
                                                 ROWS BETWEEN 1 FOLLOWING AND UNBOUNDED FOLLOWING) AS good
-    FROM seen WINDOW w AS (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, said, source, event_id, reason, actor))
+    FROM seen WINDOW w AS (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, {_TIES}))
   WHERE bad IS NOT NULL AND before IS NULL"""
 
 _EPISODES = f"""
@@ -111,21 +114,21 @@ _DURING = f"""
               UNION ALL SELECT cluster, host, time, NULL, 'reboot', NULL, NULL, 'slurmctld', event_id FROM lines WHERE event = 'slurm.node_reboot') o
         ASOF JOIN episodes e ON o.cluster IS NOT DISTINCT FROM e.cluster AND o.host = e.host AND o.time >= e.start
         WHERE e."end" IS NULL OR o.time <= e."end")
-  WINDOW w AS (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor)"""
+  WINDOW w AS (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, {_TIES})"""
 
 #: Numbered by state, then by reason: ``sinfo`` cuts reasons short, so one that continues another is the same.
-_PARTS = """
+_PARTS = f"""
   SELECT *, sum(CASE WHEN reason IS NULL OR earlier IS NULL OR starts_with(lower(reason), lower(earlier))
                      OR starts_with(lower(earlier), lower(reason)) THEN 0 ELSE 1 END)
-            OVER (PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor) AS reason_part
+            OVER (PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, {_TIES}) AS reason_part
   FROM (SELECT *, last_value(reason IGNORE NULLS) OVER (
-                 PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor
+                 PARTITION BY cluster, host, number, part ORDER BY time, bad NULLS LAST, {_TIES}
                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS earlier,
                lag(struct_pack(said, reason, actor)) OVER (
                  PARTITION BY cluster, host, number, source ORDER BY time, bad NULLS LAST, said, event_id, reason, actor) AS repeated
-        FROM (SELECT *, sum(other) OVER (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor) AS part
+        FROM (SELECT *, sum(other) OVER (PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, {_TIES}) AS part
               FROM (SELECT *, CASE WHEN steady IS NOT DISTINCT FROM lag(steady) OVER (
-                             PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, said, source, event_id, reason, actor) THEN 0 ELSE 1 END AS other
+                             PARTITION BY cluster, host, number ORDER BY time, bad NULLS LAST, {_TIES}) THEN 0 ELSE 1 END AS other
                     FROM during)))"""
 
 _PERIODS = f"""
@@ -134,7 +137,7 @@ _PERIODS = f"""
          arg_max(actor, struct_pack(known := CASE WHEN source = 'slurmctld' THEN -epoch_us(time) ELSE length(actor) END, actor)) AS actor,
          CAST(to_json(list(struct_pack(
            time := strftime(time, '%Y-%m-%dT%H:%M:%S.%fZ'), state := said, reason := coalesce(reason, ''), actor := coalesce(actor, ''),
-           source := source, event_id := coalesce(event_id, '')) ORDER BY time, said, source, event_id, reason, actor)
+           source := source, event_id := coalesce(event_id, '')) ORDER BY time, {_TIES})
            FILTER (repeated IS DISTINCT FROM struct_pack(said, reason, actor))[:{MOST_EVIDENCE}]) AS VARCHAR) AS evidence
   FROM parts GROUP BY cluster, host, number, part, reason_part"""
 

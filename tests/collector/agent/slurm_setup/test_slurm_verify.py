@@ -28,7 +28,6 @@ SLURM = Account("slurm", SLURM_UID, SLURM_UID, (SLURM_UID,))
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> MadeSlurm:
     """In slurm.conf as well. It is only copied: installing takes as long as verifying."""
-    os.umask(0o022)  # a file that ran before may have made its stores private
     made = MadeSlurm(tmp_path_factory.mktemp("installed"))
     assert made.slurm("install", "--yes", "--edit-slurm-conf") == 0
     return made
