@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Double, Select, Table, Update, and_, cast, func, or_, select, union, update
 
 from store.door import Question
-from store.functions import PLACE, const, epoch, in_order, json_member, row_place, same, unnested
+from store.functions import PLACE, const, epoch, in_order, json_member, listed, row_place, same, unnested
 from store.tables import BOOTS, JOBS, LINE_CLUSTERS, LINKS, LOGS, NODE_STATES, SETTINGS, TEXT, TOPOLOGY
 
 #: The scope of settings that map another name to its node.
@@ -74,25 +74,39 @@ def name_hosts(table: Table, names: Sequence[tuple[str | None, str, str]]) -> Up
 _UPTIME: ColumnElement[float] = cast(json_member(LOGS.c.entities, "$.uptime_s"), Double())
 
 
-def lines_with_uptime_only() -> Select[Any]:
-    """Lines without a time that give the machine's uptime: their ``place``, ``cluster``, ``host`` and ``uptime``
-    (seconds)."""
+_ONLY_UPTIME = and_(LOGS.c.time.is_(None), LOGS.c.entities.like(const("%uptime_s%")))
+
+
+def _of_hosts(hosts: Sequence[str | None]) -> ColumnElement[bool]:
+    """Lines of these hosts; None: those without a host."""
+    named = listed(LOGS.c.host, [host for host in hosts if host is not None])
+    return or_(named, LOGS.c.host.is_(None)) if None in hosts else named
+
+
+def machines_with_uptime_only() -> Select[Any]:
+    """``cluster`` and ``host`` of lines without a time that give the machine's uptime."""
+    return select(LOGS.c.cluster, LOGS.c.host).distinct().where(_ONLY_UPTIME)
+
+
+def lines_with_uptime_only(hosts: Sequence[str | None]) -> Select[Any]:
+    """Lines of these hosts without a time that give the machine's uptime: their ``place``, ``cluster``, ``host`` and
+    ``uptime`` (seconds)."""
     line = LOGS.c
     return select(row_place(LOGS).label(PLACE), line.cluster, line.host, _UPTIME.label("uptime")).where(
-        line.time.is_(None), line.entities.like(const("%uptime_s%"))
+        _ONLY_UPTIME, _of_hosts(hosts)
     )
 
 
-def boots_by_lines() -> Select[Any]:
-    """When machines booted (``boot``, epoch seconds), from lines with both a certain time and the machine's own:
+def boots_by_lines(hosts: Sequence[str | None]) -> Select[Any]:
+    """When these hosts booted (``boot``, epoch seconds), from lines with both a certain time and the machine's own:
     ``cluster``, ``host``, and the resolution of the time (``resolution_us``)."""
     line = LOGS.c
     boot = epoch(line.time) - _UPTIME
     return in_order(
-        select(line.cluster, line.host, boot.label("boot"), line.resolution_us)
-        .distinct()
-        .where(line.time.is_not(None), line.time_quality == const("line"), line.entities.like(const("%uptime_s%")))
-    )
+        select(line.cluster, line.host, boot.label("boot"), line.resolution_us).distinct().where(
+            line.time.is_not(None), line.time_quality == const("line"), line.entities.like(const("%uptime_s%")), _of_hosts(hosts)
+        )
+    )  # fmt: skip
 
 
 def boots() -> Select[Any]:
@@ -103,8 +117,12 @@ def boots() -> Select[Any]:
     )
 
 
-def last_lines_of_hosts() -> Select[Any]:
-    """``cluster``, ``host`` and the time of its ``last`` line (epoch seconds)."""
+def last_lines_of_hosts(hosts: Sequence[str | None]) -> Select[Any]:
+    """``cluster``, ``host`` and the time of its ``last`` line (epoch seconds), of these hosts."""
     line = LOGS.c
     last = epoch(func.max(line.time)).label("last")
-    return select(line.cluster, line.host, last).where(line.time.is_not(None)).group_by(line.cluster, line.host)
+    return (
+        select(line.cluster, line.host, last)
+        .where(line.time.is_not(None), _of_hosts(hosts))
+        .group_by(line.cluster, line.host)
+    )

@@ -71,6 +71,13 @@ def test_a_trees_own_cluster_is_called_as_it_is_to_be() -> None:
 # -- boots ------------------------------------------------------------------------------------------------------------
 
 
+ROWS = {"cluster": pl.String, "host": pl.String, "boot": pl.Float64, "resolution_us": pl.Int64, PLACE: pl.Int64, "uptime": pl.Float64, "last": pl.Float64}
+
+
+def rows(given: list[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(given, schema=ROWS)
+
+
 def boot(at: float, resolution: int | None = 1_000, host: str = "n1") -> dict[str, Any]:
     return {"cluster": None, "host": host, "boot": at, "resolution_us": resolution}
 
@@ -83,20 +90,21 @@ def boot(at: float, resolution: int | None = 1_000, host: str = "n1") -> dict[st
 def test_when_a_machine_booted(
     by_lines: list[dict[str, Any]], reported: list[dict[str, Any]], known: list[float]
 ) -> None:
-    assert sorted(boots.boots_of(by_lines, reported)[None, "n1"]) == known
+    assert boots.boots_of(rows(by_lines), rows(reported)).get((None, "n1"), []) == known
 
 
 @pytest.mark.parametrize(("known", "uptime", "last", "at"), [
     ([EPOCH], 5.0, None, 5.0), ([EPOCH, EPOCH + 3600], 5.0, None, 3605.0), ([EPOCH, EPOCH + 3600], 5.0, EPOCH + 100, 5.0),
     ([EPOCH, EPOCH + 1, EPOCH + 2], 5.0, None, 6.0), ([EPOCH + 3600], 5.0, EPOCH + 100, None), ([], 5.0, None, None),
+    ([EPOCH], 1e300, None, None), ([EPOCH], None, None, None),
 ])  # fmt: skip
 def test_the_boot_that_a_line_belongs_to(
-    known: list[float], uptime: float, last: float | None, at: float | None
+    known: list[float], uptime: float | None, last: float | None, at: float | None
 ) -> None:
     waiting = [{PLACE: 7, "cluster": None, "host": "n1", "uptime": uptime}]
     lines = [] if last is None else [{"cluster": None, "host": "n1", "last": last}]
     expected = [] if at is None else [(7, T0 + timedelta(seconds=at))]
-    assert boots.times_of(waiting, {(None, "n1"): known}, lines) == expected
+    assert boots.times_of(rows(waiting), {(None, "n1"): known}, rows(lines)).rows() == expected
 
 
 @given(
@@ -107,10 +115,10 @@ def test_the_boot_that_a_line_belongs_to(
 @example([boot(EPOCH + 9000.0), boot(EPOCH), boot(EPOCH + 2.0), boot(EPOCH + 9001.0, 10**6), boot(EPOCH + 1.5)])
 @settings(max_examples=examples(20), deadline=None)
 def test_the_order_of_lines_does_not_matter_for_their_boot(lines: list[dict[str, Any]]) -> None:
-    known = boots.boots_of(lines, [])
+    known = boots.boots_of(rows(lines), rows([]))
     waiting = [{PLACE: 1, "cluster": None, "host": "n1", "uptime": 10.0}]
     last = [{"cluster": None, "host": "n1", "last": EPOCH + 600.0}]
-    assert boots.times_of(waiting, known, last) == [(1, T0 + timedelta(seconds=11.5))]
+    assert boots.times_of(rows(waiting), known, rows(last)).rows() == [(1, T0 + timedelta(seconds=11.5))]
 
 
 # -- what a service has learned ---------------------------------------------------------------------------------------
