@@ -58,6 +58,8 @@ HISTORY_LINES, HISTORY_JOBS, TICKS, PASSES = 500_000, 5_000, 4, 5
 #: A service is idle after so many seconds with less CPU time than that in each, and is not waited for longer. It may pause
 #: for 30 seconds before it concludes and writes the filters that it left for later (``LONGEST_PAUSE`` in faultline/pacing.py).
 CALM_LOOKS, CALM_CPU_S, LONGEST_REST_S = 35, 0.1, 300.0
+#: Lines that a service takes before it is measured: more than a segment. It may conclude them in the seconds after.
+WARMING_LINES, REST_S = 150_000, 5.0
 #: Each question is asked this many times, and its first answer does not count.
 ASKED = 12
 
@@ -338,7 +340,7 @@ def ingest(root: Path, folder: Path) -> Figures:
         options = argparse.Namespace(
             folder=str(folder), workers=1, clients=2, rate=0.0, pages=False, close=False, lines=lines
         )
-        benchmark.warm_up = partial(_warm_up, benchmark, way, (folder.parent / "few" / "0").read_bytes())
+        benchmark.warm_up = partial(_warm_up, benchmark, way, (folder.parent / "segment").read_bytes())
         with redirect_stdout(StringIO()):
             benchmark.run(way, data * times, lines, options)
         stored, idle = given[-2:]
@@ -362,8 +364,8 @@ def _until_idle(watched: Any) -> float:
 
 
 def _warm_up(benchmark: Any, way: str, few: bytes, service: Any) -> None:
-    """A few lines by the measured way: what one checkout loads at its first lines, and another at its start, counts in
-    neither. They are left out of what the service is asked for later."""
+    """A segment of lines by the measured way: what one checkout loads at its first lines or its first segment, and another
+    at its start, counts in neither. They are left out of what the service is asked for later."""
     if way == "tcp":
         benchmark.send_tcp(service.tcp, [few], 0.0)
     else:
@@ -377,7 +379,7 @@ def _warm_up(benchmark: Any, way: str, few: bytes, service: Any) -> None:
         benchmark.send_http(service.http, list(renamed), 0.0, Queue())
     while service.stored() < few.count(b"\n"):
         time.sleep(benchmark.POLL_S)
-    time.sleep(1.0)
+    time.sleep(REST_S)
     stored, query, more = service.stored, service.query, few.count(b"\n") - 1
     service.stored = lambda: stored() - more
     service.query = lambda kql: query(kql) - more
@@ -477,6 +479,7 @@ def write_lines(folder: Path) -> None:
     folder.mkdir()
     (folder.parent / "few").mkdir()
     (folder.parent / "few" / "0").write_bytes(b"\n".join(Cluster(load()).lines(1_000)) + b"\n")
+    (folder.parent / "segment").write_bytes(b"\n".join(Cluster(load()).lines(WARMING_LINES)) + b"\n")
     made = Cluster(load()).lines(PARSED_LINES)
     for number in range(PARSED_LINES // BATCH_LINES):
         (folder / str(number)).write_bytes(b"\n".join(islice(made, BATCH_LINES)) + b"\n")

@@ -3,8 +3,9 @@
 A filter is built for every segment that is written, so its cost is a cost of every line. In NumPy the same work took
 3 microseconds a line, as much as parsing it.
 
-What a term is, ``store.text_filter`` says. A term's number comes from its first and last eight bytes and its length. So each
-text is put in lower case once, and any eight bytes of it are read as one number (``window``).
+What a term is, ``store.text_filter`` says. A term's number comes from its first and last eight bytes and its length. So any
+eight bytes of the data are read as one number (``eights``). A text's terms are collected first and entered afterwards: loops
+without surprises for the processor take a fifth less time.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ _TERM = np.uint64(2**64 - (1 << BLOCK_BITS))
 _BLOCK = np.uint64((1 << BLOCK_BITS) - 1)
 _LONG_WORD, _ZERO, _ONE = np.uint64(LONG_WORD), np.uint64(0), np.uint64(1)
 _START_SALT, _PAIR_SALT = np.uint64(START_SALT + START), np.uint64(PAIR_SALT)
+#: Letters and digits are in lower case with this bit.
+_SMALL = np.uint64(0x2020202020202020)
 #: The first so many bytes of a number.
 _FIRST = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 LETTER, DIGIT, NOT_HEX, CAPITAL = 1, 2, 4, 8
@@ -70,11 +73,13 @@ class _Rules(NamedTuple):
 _RULES = _Rules(CLASS, _FOLDS, _FIRST)
 
 
-class _Lowered(NamedTuple):
-    """The present text in lower case, and the eight bytes from each of its places on as a number (``window``)."""
+class _Found(NamedTuple):
+    """Room for the terms of one text. Of those that are words for the vocabulary: where they end in the data, and their
+    sizes; other sizes are 0."""
 
-    text: Array
-    window: Array
+    terms: Array
+    ends: Array
+    sizes: Array
 
 
 class Terms(NamedTuple):
@@ -110,18 +115,14 @@ def terms_of(data: Array, ends: Array, owners: Array, blocks: int) -> Terms:
         np.zeros(1 << 13, np.uint64), np.zeros(1 << 14, np.uint64),
     )  # fmt: skip
     ends, owners = ends.astype(np.int64), owners.astype(np.int64)
-    lowered = _room_for(int(np.diff(ends, prepend=0).max(initial=0)))
+    longest = 2 * int(np.diff(ends, prepend=0).max(initial=0)) + _SPARE
+    found = _Found(np.zeros(longest, np.uint64), np.zeros(longest, np.int64), np.zeros(longest, np.int64))
+    # x86-64 and ARM64 read them unaligned, and both have the first byte as the lowest.
+    eights = np.ndarray((max(0, len(data) - 7),), np.dtype("<u8"), data.data, strides=(1,))
     text = 0
-    while (text := _collect(data, ends, owners, text, _RULES, lowered, tables, counts, always)) < len(ends):
+    while (text := _collect(data, ends, owners, text, _RULES, eights, found, tables, counts, always)) < len(ends):
         tables = _with_room(tables, counts, int(ends[text] - (ends[text - 1] if text else 0)))
     return Terms(tables.entries[: counts[_ENTRIES]], tables.words[: counts[_KNOWN]], always)
-
-
-def _room_for(longest: int) -> _Lowered:
-    """Room for a text of so many bytes; a number may begin with its last one. x86-64 and ARM64 read them unaligned, and both
-    have the first byte as the lowest."""
-    text = np.zeros(longest + 8, np.uint8)
-    return _Lowered(text, np.ndarray((longest + 1,), np.dtype("<u8"), text.data, strides=(1,)))
 
 
 def _with_room(tables: _Tables, counts: Array, size: int) -> _Tables:
@@ -155,81 +156,62 @@ def _slot(term: np.uint64, mask: int) -> int:
 
 
 @part
-def _note(term: np.uint64, tables: _Tables, counts: Array) -> bool:
-    """Enters a term of the present block, unless that has it; whether it is new there. What other blocks had is a free
-    slot."""
+def _eight(data: Array, eights: Array, at: int) -> np.uint64:
+    """The eight bytes from there on as a number; zeros behind the end."""
+    if at < len(eights):
+        return np.uint64(eights[at])
+    number = _ZERO
+    for place in range(at, len(data)):
+        number |= np.uint64(data[place]) << np.uint64(8 * (place - at))
+    return number
+
+
+@part
+def _term_at(data: Array, eights: Array, start: int, size: int, first: Array, small: np.uint64) -> np.uint64:
+    """The number of the term of ``size`` letters and digits that begins there. ``small``: ``_SMALL`` for lower case, zero
+    for the term as it is written."""
+    head = _eight(data, eights, start) | small
+    if size > 8:
+        return hashed(head, _eight(data, eights, start + size - 8) | small, np.uint64(size))
+    return hashed(head & first[size], _ZERO, np.uint64(size))
+
+
+@part
+def _enter(found: _Found, number: int, tables: _Tables, counts: Array) -> None:
+    """Enters a text's terms in the present block, unless that has them; words also in the vocabulary. What other blocks had
+    is a free slot."""
     current = np.uint64(counts[_CURRENT])
     block = current + _ONE
-    seen = tables.seen
+    seen, entries, vocabulary = tables.seen, tables.entries, tables.vocabulary
     mask = len(seen) - 1
-    at = _slot(term, mask)
-    while seen[at] & _BLOCK == block:
-        if seen[at] == term | block:
-            return False
-        at = (at + 1) & mask
-    seen[at] = term | block
-    tables.entries[counts[_ENTRIES]] = term | current
-    counts[_ENTRIES] += 1
-    counts[_USED] += 1
-    return True
-
-
-@part
-def _term_at(window: Array, start: int, size: int, first: Array) -> np.uint64:
-    """The number of the term of ``size`` bytes that begins there in the present text."""
-    if size > 8:
-        return hashed(window[start], window[start + size - 8], np.uint64(size))
-    return hashed(window[start] & first[size], _ZERO, np.uint64(size))
-
-
-@part
-def _as_written(data: Array, start: int, size: int) -> np.uint64:
-    """The same without lower case, of a few words."""
-    head = last = _ZERO
-    for at in range(min(size, 8)):
-        head |= np.uint64(data[start + at]) << np.uint64(8 * at)
-    if size > 8:
-        for at in range(8):
-            last |= np.uint64(data[start + size - 8 + at]) << np.uint64(8 * at)
-    return hashed(head, last, np.uint64(size))
-
-
-@part
-def _end_word(term: np.uint64, size: int, at: int, tables: _Tables, counts: Array) -> None:
-    """Enters the word of ``size`` letters that ends before ``at``."""
-    if not _note(term, tables, counts):
-        return
-    if size > LONGEST_WORD:
-        _note(_LONG_WORD, tables, counts)
-        return
-    vocabulary = tables.vocabulary
+    count = before = counts[_ENTRIES]
+    for one in range(number):
+        key = found.terms[one] | block
+        at = _slot(found.terms[one], mask)
+        held = seen[at]
+        while held != key and held & _BLOCK == block:
+            at = (at + 1) & mask
+            held = seen[at]
+        # Written in any case, counted only if it is new: a branch would be guessed wrong for every third term.
+        seen[at] = key
+        entries[count] = found.terms[one] | current
+        found.ends[count - before], found.sizes[count - before] = found.ends[one], found.sizes[one]
+        count += np.int64(held != key)
+    counts[_ENTRIES] = count
+    counts[_USED] += count - before
     mask = len(vocabulary) - 1
-    slot = _slot(term, mask)
-    while vocabulary[slot] != _ZERO:
-        if vocabulary[slot] == term:
-            return
-        slot = (slot + 1) & mask
-    vocabulary[slot] = term
-    known = counts[_KNOWN]
-    tables.words[known, 0], tables.words[known, 1] = at - size, at
-    counts[_KNOWN] += 1
-
-
-@part
-def _end_pair(first: np.uint64, second: np.uint64, as_first: np.uint64, as_second: np.uint64, tables: _Tables,
-              counts: Array) -> None:  # fmt: skip
-    """Enters a pair of words, in lower case and as they are written."""
-    _note(hashed(first, second, _PAIR_SALT), tables, counts)
-    if as_first != first or as_second != second:
-        _note(hashed(as_first, as_second, _PAIR_SALT), tables, counts)
-
-
-@part
-def _end_token(window: Array, start: int, size: int, first: Array, tables: _Tables, counts: Array) -> None:
-    """Enters a token with digits."""
-    _note(_term_at(window, start, size, first), tables, counts)
-    if size >= START:
-        _note(hashed(window[start] & first[START], _ZERO, _START_SALT), tables, counts)
+    for one in range(count - before):
+        if found.sizes[one] == 0:
+            continue
+        term = entries[before + one] & _TERM
+        slot = _slot(term, mask)
+        while vocabulary[slot] != _ZERO and vocabulary[slot] != term:
+            slot = (slot + 1) & mask
+        if vocabulary[slot] == _ZERO:
+            vocabulary[slot] = term
+            known = counts[_KNOWN]
+            tables.words[known, 0], tables.words[known, 1] = found.ends[one] - found.sizes[one], found.ends[one]
+            counts[_KNOWN] += 1
 
 
 @part
@@ -254,62 +236,82 @@ def _has_room(size: int, tables: _Tables, counts: Array) -> bool:
 
 
 @part
-def _lower(data: Array, begin: int, end: int, text: Array) -> None:
-    for at in range(begin, end):
-        byte = data[at]
-        text[at - begin] = byte | (np.uint8(32) if np.uint8(byte - np.uint8(65)) < np.uint8(26) else np.uint8(0))
+def _noted(found: _Found, number: int, term: np.uint64) -> int:
+    """Collects a term that is no word for the vocabulary; returns how many there are now."""
+    found.terms[number], found.sizes[number] = term, 0
+    return number + 1
+
+
+@part
+def _terms_in(data: Array, eights: Array, begin: int, end: int, rules: _Rules, found: _Found) -> int:
+    """Collects the terms of a text; returns how many, n. A text with a character that folds to an ASCII letter: -n - 1."""
+    classes, folds, first = rules
+    number, folded = 0, False
+    before = before_as_written = _ZERO
+    at, follows = begin, False  # whether the present token follows a word that ended the one before it
+    while at < end:
+        kind = int(classes[data[at]])
+        if not kind:
+            if data[at] >= _FOLDING and _folds(data, at, end, folds):
+                folded = True
+            at += 1
+            continue
+        token, has_digits = at, False
+        while kind:
+            start, kinds = at, 0
+            while kind & LETTER:
+                kinds |= kind
+                at += 1
+                kind = int(classes[data[at]]) if at < end else 0
+            size = at - start
+            # Letters of hexadecimal numbers only, beside digits, are no word.
+            pairs = kinds & NOT_HEX != 0
+            if pairs or (size >= SHORTEST and start == token and not kind):
+                term = _term_at(data, eights, start, size, first, _SMALL)
+                if size >= SHORTEST:
+                    found.terms[number], found.ends[number] = term, at
+                    found.sizes[number] = size if size <= LONGEST_WORD else 0
+                    number += 1
+                    if size > LONGEST_WORD:
+                        number = _noted(found, number, _LONG_WORD)
+                if pairs:
+                    exact = _term_at(data, eights, start, size, first, _ZERO) if kinds & CAPITAL else term
+                    if size > LONGEST_WORD:
+                        term = exact = _LONG_WORD
+                    if follows and start == token:
+                        number = _noted(found, number, hashed(before, term, _PAIR_SALT))
+                        if before_as_written != before or exact != term:
+                            number = _noted(found, number, hashed(before_as_written, exact, _PAIR_SALT))
+                    before, before_as_written = term, exact
+            follows = pairs and not kind
+            while kind & DIGIT:
+                has_digits = True
+                at += 1
+                kind = int(classes[data[at]]) if at < end else 0
+        if has_digits and at - token >= SHORTEST:
+            number = _noted(found, number, _term_at(data, eights, token, at - token, first, _SMALL))
+            if at - token >= START:
+                head = (_eight(data, eights, token) | _SMALL) & first[START]
+                number = _noted(found, number, hashed(head, _ZERO, _START_SALT))
+    return -number - 1 if folded else number
 
 
 @compiled
-def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, lowered: _Lowered, tables: _Tables,
-             counts: Array, always: Array) -> int:  # fmt: skip
+def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, eights: Array, found: _Found,
+             tables: _Tables, counts: Array, always: Array) -> int:  # fmt: skip
     """Enters the terms of the texts from ``text`` on; returns the one for which there is no room, or their number."""
-    classes, folds, first = rules
-    window, begin = lowered.window, ends[text - 1] if text else 0
+    begin = ends[text - 1] if text else 0
     while text < len(ends):
         end = ends[text]
         if owners[text] != counts[_CURRENT]:
             counts[_CURRENT], counts[_USED] = owners[text], 0
         if not _has_room(end - begin, tables, counts):
             break
-        _lower(data, begin, end, lowered.text)
-        before = before_as_written = _ZERO
-        at, follows = begin, False  # whether the present token follows a word that ended the one before it
-        while at < end:
-            kind = int(classes[data[at]])
-            if not kind:
-                if data[at] >= _FOLDING and _folds(data, at, end, folds):
-                    always[owners[text]] = True
-                at += 1
-                continue
-            token, has_digits = at, False
-            while kind:
-                start, kinds = at, 0
-                while kind & LETTER:
-                    kinds |= kind
-                    at += 1
-                    kind = int(classes[data[at]]) if at < end else 0
-                size = at - start
-                # Letters of hexadecimal numbers only, beside digits, are no word.
-                pairs = kinds & NOT_HEX != 0
-                if pairs or (size >= SHORTEST and start == token and not kind):
-                    term = _term_at(window, start - begin, size, first)
-                    if size >= SHORTEST:
-                        _end_word(term, size, at, tables, counts)
-                    if pairs:
-                        exact = _as_written(data, start, size) if kinds & CAPITAL else term
-                        if size > LONGEST_WORD:
-                            term = exact = _LONG_WORD
-                        if follows and start == token:
-                            _end_pair(before, term, before_as_written, exact, tables, counts)
-                        before, before_as_written = term, exact
-                follows = pairs and not kind
-                while kind & DIGIT:
-                    has_digits = True
-                    at += 1
-                    kind = int(classes[data[at]]) if at < end else 0
-            if has_digits and at - token >= SHORTEST:
-                _end_token(window, token - begin, at - token, first, tables, counts)
+        number = _terms_in(data, eights, begin, end, rules, found)
+        if number < 0:
+            always[owners[text]] = True
+            number = -number - 1
+        _enter(found, number, tables, counts)
         begin = end
         text += 1
     return text
