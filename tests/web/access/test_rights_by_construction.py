@@ -197,7 +197,9 @@ def requests_of(app: FastAPI, plant: Planted, role: Role, *, everything: bool) -
                 else behind.keys()
             )
             read = {name: tries for name, tries in behind.items() if name in declared}
-            queries = [[(name, value)] for name, tries in read.items() for value in (tries if everything else tries[1:2])]
+            queries = [
+                [(name, value)] for name, tries in read.items() for value in (tries if everything else tries[1:2])
+            ]
             ignored = {name: tries for name, tries in behind.items() if name not in declared}
             for n in range(max(map(len, ignored.values()), default=0) if everything else 0):
                 queries.append([(name, tries[n]) for name, tries in ignored.items() if n < len(tries)])
