@@ -75,7 +75,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-#: Files that share what costs seconds in every process that needs it. One process runs all files of a group.
+#: Files that share what costs seconds in every process that needs it, or what only one may have. One process runs all files of a group.
 TOGETHER = {
     "a browser": (
         "test_web_contrast.py",
@@ -108,6 +108,14 @@ TOGETHER = {
         "test_costs.py",
         "test_query_costs.py",
         "test_moments.py",
+    ),
+    "the small Slurm cluster, of which a machine has one (another process would wait for it)": (
+        "test_live_cluster.py",
+        "test_live_comments.py",
+        "test_live_drains.py",
+        "test_live_service.py",
+        "test_live_slurm_setup.py",
+        "test_live_steps.py",
     ),
 }
 GROUPS = {file: group for group, files in TOGETHER.items() for file in files}
@@ -153,11 +161,10 @@ LONGEST_OF_LONG = (
     "test_liars.py",
     "test_attacks.py",
     "test_rights_by_construction.py",
+    "test_live_slurm_setup.py",
     "test_units_run.py",
     "test_query_costs.py",
     "test_web_contrast.py",
-    "test_live_slurm_setup.py",
-    "test_live_service.py",
     "test_short_lines_memory.py",
     "test_finality.py",
     "test_storm.py",
