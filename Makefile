@@ -55,7 +55,7 @@ test: $(DEV) $(COMPILED)  ## everything that takes seconds; installs Chromium an
 
 test-long: $(DEV) $(COMPILED)  ## kill storms, slow-connection storms, fuzzing for cost: what takes minutes each
 	sh tests/prepare.sh
-	$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadfile
+	$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 fuzz: $(DEV) $(COMPILED)  ## property tests with random examples instead of the fixed ones of `make test`
 	FAULTLINE_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest -m hypothesis -n $(WORKERS)

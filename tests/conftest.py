@@ -75,7 +75,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-#: Files that share what costs seconds in every process that needs it. One process runs all files of a group.
+#: Files that share what costs seconds in every process that needs it, or what only one may have. One process runs all files of a group.
 TOGETHER = {
     "a browser": (
         "test_web_contrast.py",
@@ -109,16 +109,27 @@ TOGETHER = {
         "test_query_costs.py",
         "test_moments.py",
     ),
+    "the small Slurm cluster, of which a machine has one (another process would wait for it)": (
+        "test_live_cluster.py",
+        "test_live_comments.py",
+        "test_live_drains.py",
+        "test_live_service.py",
+        "test_live_slurm_setup.py",
+        "test_live_steps.py",
+    ),
 }
 GROUPS = {file: group for group, files in TOGETHER.items() for file in files}
+#: Files whose tests share nothing that costs, and take minutes together: each test goes to a process of its own.
+APART = ("test_liars.py", "test_storm.py")
 
 
 class ByFile(LoadFileScheduling):
-    """A file, or a group of files, is run by one process."""
+    """A file, or a group of files, is run by one process; of a few files each test."""
 
     def _split_scope(self, nodeid: str) -> str:
         file = super()._split_scope(nodeid)
-        return GROUPS.get(file.rpartition("/")[2], file)
+        name = file.rpartition("/")[2]
+        return nodeid if name in APART else GROUPS.get(name, file)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -145,12 +156,33 @@ def mark_one_of_each(items: Sequence[pytest.Item]) -> None:
 #: Files that take long and come late in the alphabet. They run first: a long one at the end would leave the other
 #: processes without work.
 LONGEST = ("test_web_contrast.py", "test_rights_by_construction.py", "test_broken_extensions.py")
+#: The same of ``make test-long``: what takes more than half a minute, or waits for so long.
+LONGEST_OF_LONG = (
+    "test_liars.py",
+    "test_attacks.py",
+    "test_rights_by_construction.py",
+    "test_live_slurm_setup.py",
+    "test_units_run.py",
+    "test_query_costs.py",
+    "test_web_contrast.py",
+    "test_short_lines_memory.py",
+    "test_finality.py",
+    "test_storm.py",
+    "test_service_exhausted.py",
+    "test_pictures.py",
+    "test_standing.py",
+    "test_altered_sources.py",
+    "test_whose_job.py",
+    "test_endings_table.py",
+    "test_captures.py",
+)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest leaves out what is long
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     mark_one_of_each(items)
-    items.sort(key=lambda item: LONGEST.index(item.path.name) if item.path.name in LONGEST else len(LONGEST))
+    first = LONGEST_OF_LONG if config.option.markexpr == "long" else LONGEST
+    items.sort(key=lambda item: first.index(item.path.name) if item.path.name in first else len(first))
 
 
 #: New objects between two collections. Tests make many and keep few: with Python's 700, a twentieth of the CPU went into them.

@@ -28,6 +28,7 @@ from correlator.engine import correlate, result
 from parsers.hostlist import expand
 from parsers.patterns import load
 from store import open_store
+from store.duckdb.store import DuckStore
 from store.line_frames import logs_for_storage
 from tests.correlator.attacked import _JOB, _NODE, VICTIM, _in_environment, _in_names, _in_output, _over_tcp, _over_udp
 from tests.line_parser import line_parser
@@ -272,36 +273,55 @@ def _received(stage: Stage, place: str, lines: Sequence[str]) -> Decoded:
 
 
 def concluded(stage: Stage, told: Mapping[str, list[str]]) -> tuple[dict[str, Any], int]:
-    """corr-result/1 with these lies, and the number of lines stored."""
+    """corr-result/1 with these lies, read together with all that is true, and the number of lines stored."""
     with TemporaryDirectory() as copy, open_store(None) as store:
         with_lies = Stage(**{**stage.__dict__, "folder": Path(copy) / "t"})
         shutil.copytree(stage.folder, with_lies.folder)
-        for place, lines in told.items():
-            if place.endswith("*"):
-                for number, text in enumerate(lines):
-                    path = with_lies.folder / f"hooks/{MALLORYS}.epilogslurmctld.ctl.{number}.1.hook"
-                    path.parent.mkdir(exist_ok=True)
-                    path.write_text(text, encoding="utf-8")
-            elif place == "accounting/names.txt":
-                _extend(with_lies, {place: [_HEADER, *lines]})
-            elif "/" in place:
-                _extend(with_lies, {place: lines})
-        ingest = Ingest(store, parser=line_parser())
-        ingest.run([with_lies.folder])
-        for place in ("udp", "tcp"):
-            if told.get(place):
-                for group in _received(stage, place, told[place]).groups.values():
-                    rows = pl.concat(_rows(group, line_parser())).drop("_transport")
-                    names = ingest._names.normal(
-                        rows.with_columns(
-                            cluster=rows["cluster"].fill_null(stage.cluster) if stage.cluster else rows["cluster"]
-                        )
+        _write(with_lies, told)
+        return _judged(with_lies, told, store)
+
+
+def concluded_twice(stage: Stage, told: Mapping[str, list[str]]) -> list[tuple[dict[str, Any], int]]:
+    """The same without these lies, and once they came to what was read before: only they are read the second time. They are
+    in the stage's folder then."""
+    with open_store(None) as store:
+        without = _judged(stage, {}, store)
+        _write(stage, told)
+        return [without, _judged(stage, told, store)]
+
+
+def _write(stage: Stage, told: Mapping[str, list[str]]) -> None:
+    """Puts what she writes to files in its places."""
+    for place, lines in told.items():
+        if place.endswith("*"):
+            for number, text in enumerate(lines):
+                path = stage.folder / f"hooks/{MALLORYS}.epilogslurmctld.ctl.{number}.1.hook"
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+        elif place == "accounting/names.txt":
+            _extend(stage, {place: [_HEADER, *lines]})
+        elif "/" in place:
+            _extend(stage, {place: lines})
+
+
+def _judged(stage: Stage, told: Mapping[str, list[str]], store: DuckStore) -> tuple[dict[str, Any], int]:
+    """corr-result/1 of a store that has read the folder, and what she sent, and the number of lines stored."""
+    ingest = Ingest(store, parser=line_parser())
+    ingest.run([stage.folder])
+    for place in ("udp", "tcp"):
+        if told.get(place):
+            for group in _received(stage, place, told[place]).groups.values():
+                rows = pl.concat(_rows(group, line_parser())).drop("_transport")
+                names = ingest._names.normal(
+                    rows.with_columns(
+                        cluster=rows["cluster"].fill_null(stage.cluster) if stage.cluster else rows["cluster"]
                     )
-                    store.add({"logs": logs_for_storage(names)})
-        correlate(store)
-        found = json.loads(json.dumps(result(store), default=str).replace(copy, ""))
-        (count,) = store.rows("SELECT count(*) AS n FROM raw.log_view")
-        return found, count["n"]
+                )
+                store.add({"logs": logs_for_storage(names)})
+    correlate(store)
+    found = json.loads(json.dumps(result(store), default=str).replace(str(stage.folder), ""))
+    (count,) = store.rows("SELECT count(*) AS n FROM raw.log_view")
+    return found, count["n"]
 
 
 _HEADER = "JobID|JobIDRaw|User|UID|JobName|State|ExitCode|Submit|Start|End|NodeList|NNodes|Cluster"

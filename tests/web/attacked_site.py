@@ -21,7 +21,7 @@ from tests.collector.running import Running
 from tests.faultline.test_guarded_service import faultline
 from tests.queries.attack import Attack
 
-LIMIT_S = 3.0
+LIMIT_S = 2.0
 LINES = 4_000
 BUDGET = 512 * 10**6
 PASSWORD = "a password to try"

@@ -4,7 +4,7 @@ Files, folders, links, FIFOs and leases are made, renamed and removed under the 
 (``bad``, ``.reader``) included. Whatever the order: nothing outside the folder is read, moved or removed, no poll waits
 for a user, no handle is left open, and what other users and root's hooks hand over arrives.
 
-``FAULTLINE_RACE_S``: seconds of the long run (30).
+``FAULTLINE_RACE_S``: seconds of the long run (10).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def hung(_signal: int, _frame: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "seconds", [0.8, pytest.param(float(os.environ.get("FAULTLINE_RACE_S", "30")), marks=pytest.mark.long)]
+    "seconds", [0.8, pytest.param(float(os.environ.get("FAULTLINE_RACE_S", "10")), marks=pytest.mark.long)]
 )
 @needs_root
 def test_users_who_race_the_reader_gain_nothing_and_stop_nothing(
