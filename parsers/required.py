@@ -40,7 +40,7 @@ _WITHOUT_WIDTH = (_codes.AT, _codes.ASSERT, _codes.ASSERT_NOT)
 Clause = tuple[str, ...]
 #: By expression and flags, what :func:`needs` returns.
 Needs = dict[tuple[str, int], tuple[Clause, ...]]
-#: Of every expression that this process asked for.
+#: Of every expression of an index of this process.
 _asked: Needs = {}
 
 
@@ -48,15 +48,17 @@ _asked: Needs = {}
 def needs(regex: re.Pattern[str]) -> tuple[Clause, ...]:
     """For each of these clauses, the lower-cased form of every matching text contains one of its texts (in lower case);
     the most selective clauses first. Empty if nothing is certain."""
-    key = regex.pattern, regex.flags
-    known = _kept().get(key)
-    _asked[key] = _found(regex) if known is None else known
-    return _asked[key]
-
-
-def _found(regex: re.Pattern[str]) -> tuple[Clause, ...]:
     found = set(_clauses(list(_parser.parse(regex.pattern, regex.flags))))
     return tuple(sorted(found, key=lambda clause: (-selectivity(clause), clause)))
+
+
+def needs_kept(regex: re.Pattern[str]) -> tuple[Clause, ...]:
+    """The same, from what was kept if it is there. For an index only: it loads the compiler, which knows the folder."""
+    key = regex.pattern, regex.flags
+    if key not in _asked:
+        known = _kept().get(key)
+        _asked[key] = needs(regex) if known is None else known
+    return _asked[key]
 
 
 @cache
