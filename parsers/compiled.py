@@ -34,7 +34,7 @@ _DONTNEED = 4
 _done = threading.Event()
 
 
-def _sources() -> str:
+def sources() -> str:
     """A name derived from all sources of this package."""
     files = sorted(Path(__file__).parent.rglob("*.py"))
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
@@ -50,7 +50,7 @@ def _folder() -> Path:
         if os.access(near if near.exists() else room, os.W_OK)
         else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"))
     )
-    folder = kept.expanduser() / f"faultline-machine-code-{_sources()}"
+    folder = kept.expanduser() / f"faultline-machine-code-{sources()}"
     if not folder.exists():
         for other in folder.parent.glob("faultline-machine-code-*"):
             shutil.rmtree(other, ignore_errors=True)
@@ -64,6 +64,11 @@ def _compiler() -> Any:
     if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
         numba.config.CACHE_DIR = str(_folder())  # type: ignore[attr-defined]
     return numba
+
+
+def folder() -> Path:
+    """Where the machine code is cached."""
+    return Path(_compiler().config.CACHE_DIR)
 
 
 class _Compiled:
@@ -112,13 +117,13 @@ def once(make: Callable[[], object]) -> None:
     from llvmlite import binding  # type: ignore[import-untyped]  # with the compiler
 
     numba = _compiler()
-    folder = Path(numba.config.CACHE_DIR)
-    made_for = (numba.__version__, sys.implementation.cache_tag, binding.get_host_cpu_name(), _sources())
-    mark = folder / "-".join(("complete", *map(str, made_for)))
+    kept = folder()
+    made_for = (numba.__version__, sys.implementation.cache_tag, binding.get_host_cpu_name(), sources())
+    mark = kept / "-".join(("complete", *map(str, made_for)))
     if not mark.exists():
         with contextlib.suppress(OSError):
-            folder.mkdir(parents=True, exist_ok=True)
-            with _alone(folder):
+            kept.mkdir(parents=True, exist_ok=True)
+            with _alone(kept):
                 if not mark.exists():
                     make()
                     mark.touch()

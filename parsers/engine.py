@@ -15,8 +15,8 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from parsers import authority, claims, clock, events, fast_headers, future, levels, near, prefilter, regexes
-from parsers.compiled import once, release
+from parsers import authority, claims, clock, events, fast_headers, future, levels, near, prefilter, regexes, required
+from parsers.compiled import folder, once, release
 from parsers.fast_headers import FastHeaders
 from parsers.formats import BUILT_IN, all_formats
 from parsers.formats.base import (
@@ -62,7 +62,12 @@ _JOB = (
 def prepare() -> None:
     """Compiles the machine code, once per machine. Parsing calls it automatically; a process that must be fast from its
     first line calls it earlier."""
-    once(_use_all)
+    once(_make)
+
+
+def _make() -> None:
+    _use_all()
+    required.keep(folder())
 
 
 def _use_all(catalogue: Catalogue | None = None) -> None:

@@ -28,7 +28,7 @@ from parsers.lines import Array, each_once, joined
 from parsers.needles import SHORT, Needles, Often, Sought, insert, search_row
 from parsers.pattern import Pattern
 from parsers.patterns import Catalogue, meaning
-from parsers.required import Clause, needs, selectivity
+from parsers.required import Clause, needs_kept, selectivity
 
 #: Number of lines that show which texts are rare; an index built from fewer is rebuilt when a batch has several times
 #: more.
@@ -138,7 +138,7 @@ class PatternIndex:
         if self._clauses is not None:
             return
         quoting.prepare()
-        known = [[*needs(regex), entry.literals] for entry, regex, _ in self._regexes]
+        known = [[*needs_kept(regex), entry.literals] for entry, regex, _ in self._regexes]
         # Many entries share the same ``unless``, and each has several regexes.
         vetoes = {unless: _veto(unless) for unless in {entry.unless for entry, *_ in self._regexes}}
         self._refusing = [
@@ -425,7 +425,7 @@ def _accepts(entry: Pattern, message: str) -> bool:
 @cache
 def _veto(unless: re.Pattern[str] | None) -> Clause | None:
     """Texts of which ``unless`` requires one; empty without ``unless``, None if nothing is certain."""
-    return () if unless is None else next(iter(needs(unless)), None)
+    return () if unless is None else next(iter(needs_kept(unless)), None)
 
 
 def _implied(literals: Clause, clauses: list[Clause]) -> bool:

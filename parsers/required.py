@@ -1,16 +1,26 @@
 """Finds texts that a regular expression cannot match without.
 
 A failing search costs a microsecond, ``text in message`` a twentieth of that: the required texts are checked first.
+
+To find them takes a fifth of a second of CPU for the built-in expressions, so the process that compiles the machine code
+writes them beside it. Each is found there by its expression and flags: a changed one is not there, and is parsed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import json
+import os
 import re
+import sys
 from collections.abc import Iterator
 from functools import cache, lru_cache
 from itertools import product
+from pathlib import Path
 from typing import Any
+
+from parsers import compiled
 
 #: Shorter texts are in most messages anyway.
 SHORTEST = 2
@@ -28,6 +38,10 @@ _REPEATS = (_codes.MAX_REPEAT, _codes.MIN_REPEAT, _codes.POSSESSIVE_REPEAT)
 _WITHOUT_WIDTH = (_codes.AT, _codes.ASSERT, _codes.ASSERT_NOT)
 #: Any one of these texts.
 Clause = tuple[str, ...]
+#: By expression and flags, what :func:`needs` returns.
+Needs = dict[tuple[str, int], tuple[Clause, ...]]
+#: Of every expression of an index of this process.
+_asked: Needs = {}
 
 
 @cache  # every index of a process has the same regexes
@@ -36,6 +50,44 @@ def needs(regex: re.Pattern[str]) -> tuple[Clause, ...]:
     the most selective clauses first. Empty if nothing is certain."""
     found = set(_clauses(list(_parser.parse(regex.pattern, regex.flags))))
     return tuple(sorted(found, key=lambda clause: (-selectivity(clause), clause)))
+
+
+def needs_kept(regex: re.Pattern[str]) -> tuple[Clause, ...]:
+    """The same, from what was kept if it is there. For an index only: it loads the compiler, which knows the folder."""
+    key = regex.pattern, regex.flags
+    if key not in _asked:
+        known = _kept().get(key)
+        _asked[key] = needs(regex) if known is None else known
+    return _asked[key]
+
+
+@cache
+def _kept() -> Needs:
+    return kept(compiled.folder())
+
+
+def keep(folder: Path) -> None:
+    """Writes what this process found, for later ones; nothing if the folder cannot be written."""
+    rows = [[*key, clauses] for key, clauses in _asked.items()]
+    part = folder / f"needs-{os.getpid()}"
+    with contextlib.suppress(OSError):
+        part.write_text(json.dumps(rows), encoding="ascii")
+        part.replace(_file(folder))
+
+
+def kept(folder: Path) -> Needs:
+    """What a process of this version of our sources and of Python wrote; empty if there is none that can be read.
+
+    It is text, and read as such. Whoever may change it may change the machine code beside it."""
+    try:
+        rows = json.loads(_file(folder).read_bytes())
+        return {(pattern, flags): tuple(map(tuple, clauses)) for pattern, flags, clauses in rows}
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _file(folder: Path) -> Path:
+    return folder / f"needs-{sys.hexversion:x}-{compiled.sources()}.json"
 
 
 def selectivity(clause: Clause) -> float:
