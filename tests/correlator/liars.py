@@ -28,7 +28,6 @@ from correlator.engine import correlate, result
 from parsers.hostlist import expand
 from parsers.patterns import load
 from store import open_store
-from store.duckdb.store import DuckStore
 from store.line_frames import logs_for_storage
 from tests.correlator.attacked import _JOB, _NODE, VICTIM, _in_environment, _in_names, _in_output, _over_tcp, _over_udp
 from tests.line_parser import line_parser
@@ -304,7 +303,7 @@ def _write(stage: Stage, told: Mapping[str, list[str]]) -> None:
             _extend(stage, {place: lines})
 
 
-def _judged(stage: Stage, told: Mapping[str, list[str]], store: DuckStore) -> tuple[dict[str, Any], int]:
+def _judged(stage: Stage, told: Mapping[str, list[str]], store: Any) -> tuple[dict[str, Any], int]:
     """corr-result/1 of a store that has read the folder, and what she sent, and the number of lines stored."""
     ingest = Ingest(store, parser=line_parser())
     ingest.run([stage.folder])
