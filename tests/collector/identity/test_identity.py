@@ -71,7 +71,15 @@ def test_a_trees_own_cluster_is_called_as_it_is_to_be() -> None:
 # -- boots ------------------------------------------------------------------------------------------------------------
 
 
-ROWS = {"cluster": pl.String, "host": pl.String, "boot": pl.Float64, "resolution_us": pl.Int64, PLACE: pl.Int64, "uptime": pl.Float64, "last": pl.Float64}
+ROWS = {
+    "cluster": pl.String,
+    "host": pl.String,
+    "boot": pl.Float64,
+    "resolution_us": pl.Int64,
+    PLACE: pl.Int64,
+    "uptime": pl.Float64,
+    "last": pl.Float64,
+}
 
 
 def rows(given: list[dict[str, Any]]) -> pl.DataFrame:
