@@ -17,6 +17,7 @@ import polars as pl
 
 from collector.segment_file import weight
 from collector.workers import Counted, Counts, ParserPool, ParsingFailed, Piece
+from parsers.lines import count_of
 from parsers.record import Origin
 from store.door import FileEntry
 
@@ -182,7 +183,7 @@ def digest_of(data: bytes) -> str:
 def _piece(file: LineFile, data: bytes) -> Piece:
     _name_long_lines(file, data)
     piece = Piece(data, file.origin, file.number)
-    file.number += data.count(b"\n") + (not data.endswith(b"\n"))
+    file.number += count_of(b"\n", data) + (not data.endswith(b"\n"))
     return piece
 
 

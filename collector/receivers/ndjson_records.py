@@ -14,6 +14,7 @@ from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, 
 from collector.receivers.wrapped_columns import WrappedColumns
 from parsers import documents, json_text
 from parsers import journal_fields as journal
+from parsers.lines import count_of
 from parsers.record import Origin
 
 #: Keys of objects that a format parses whole: the journal's own entries, and records of a kernel log reader.
@@ -135,7 +136,7 @@ def _number(full: dict[str, Any], name: str) -> int | None:
 
 def add_text(data: bytes, full: dict[str, Any], to: To) -> None:
     """Adds lines with their ends; an empty one is a line."""
-    run, group = described(data.count(b"\n"), data, full, to)
+    run, group = described(count_of(b"\n", data), data, full, to)
     to.into.add_data(data, run, **group)
 
 

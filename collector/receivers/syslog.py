@@ -24,7 +24,7 @@ from collector.receivers.base import Decoded, Intake, Payload, Receiver, Run
 from collector.receivers.refusals import ListenFailed
 from collector.receivers.syslog_batches import Gatherer, Part, plain_address
 from collector.receivers.syslog_udp import DatagramListener, udp_socket
-from parsers.lines import line_ends
+from parsers.lines import count_of, line_ends
 
 log = structlog.get_logger()
 
@@ -94,7 +94,7 @@ class Stream(asyncio.BufferedProtocol):
         if self._octets is False and (end := scratch.rfind(b"\n", 0, size) + 1):
             # The common case, with one copy of what was read.
             whole = b"".join((*self._begun, room[:end]))
-            self._add(whole, False, whole.count(b"\n"))
+            self._add(whole, False, count_of(b"\n", whole))
             self._keep(bytes(room[end:size]))
         elif self._held + size < self._wanted and (self._octets or scratch.find(b"\0", 0, size) < 0):
             # Joining each time, a message of megabytes in small segments would cost a thousand times its size.

@@ -57,6 +57,12 @@ def test_line_ends_are_found_wherever_they_stand(data: bytes, cut: int) -> None:
     assert lines.line_ends(letters).tolist() == np.flatnonzero(letters == 10).tolist()
 
 
+@pytest.mark.parametrize("data", [b"", b"a", b"\n", b"a\nb\n\xff", b"ab\n" * 700_000])
+def test_a_byte_is_counted_wherever_it_stands(data: bytes) -> None:
+    assert lines.count_of(b"\n", data) == data.count(b"\n")
+    assert lines.count_of(b"b", data) == data.count(b"b")
+
+
 def test_more_different_texts_than_the_table_holds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "_SLOTS", 8)
     few, many = [None, *(str(number % 7) for number in range(50))], [f"number {number:08}" for number in range(50)]
