@@ -71,7 +71,7 @@ Rows = Sequence[Mapping[str, Any]]
 class Copies(Protocol):
     """The answers of ``store.questions.kernel_copies``; times are epoch seconds."""
 
-    def of_programs(self, hosts: Collection[str], since: float, until: float) -> Rows: ...
+    def of_programs(self, hosts: Collection[str], messages: Collection[str], since: float, until: float) -> Rows: ...
 
     def named(self, hosts: Collection[str], events: Collection[str], since: float, until: float) -> Rows: ...
 
@@ -90,8 +90,10 @@ class Asked:
     def __init__(self, store: Asks, cluster: str | None) -> None:
         self.store, self.cluster = store, cluster
 
-    def of_programs(self, hosts: Collection[str], since: float, until: float) -> Rows:
-        return self.store.ask(questions.of_programs(self.cluster, sorted(hosts), *moments(since, until)))
+    def of_programs(self, hosts: Collection[str], messages: Collection[str], since: float, until: float) -> Rows:
+        return self.store.ask(
+            questions.of_programs(self.cluster, sorted(hosts), sorted(messages), *moments(since, until))
+        )
 
     def named(self, hosts: Collection[str], events: Collection[str], since: float, until: float) -> Rows:
         return self.store.ask(questions.named(self.cluster, sorted(hosts), sorted(events), *moments(since, until)))
@@ -173,19 +175,19 @@ def _of_users(named: Sequence[Event], copies: Copies) -> dict[str, Disproof]:
     hosts = {e.host for e in named if e.host}
     since = min(e.written_at for e in named) - _NEAR_S
     until = max(e.last_written_at for e in named) + _NEAR_S
-    by_text: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-    for row in copies.of_programs(hosts, since, until):
-        by_text[(row["host"], row["message"])].append(row)
+    texts = {e.message for e in named}
+    by_text = _by(("host", "message"), copies.of_programs(hosts, texts, since, until))
     asked = [e for e in named if (e.host, e.message) in by_text]
     if not asked:
         return {}
-    lines: dict[tuple[str, str], list[Mapping[str, Any]]] = defaultdict(list)
-    for row in copies.named({e.host for e in asked if e.host}, {e.kind for e in asked}, since, until):
-        lines[(row["host"], row["event"])].append(row)
+    rows = copies.named({e.host for e in asked if e.host}, {e.kind for e in asked}, since, until)
+    lines = _by(("host", "event"), rows)
+    if more := {row["message"] for row in rows if row["message"]} - texts:
+        by_text |= _by(("host", "message"), copies.of_programs(hosts, more, since, until))
     found = {}
     for event in asked:
         low, high = event.written_at - _NEAR_S, event.last_written_at + _NEAR_S
-        ours = [row for row in lines[(event.host or "", event.kind)] if low <= row["t"] <= high]
+        ours = [row for row in lines.get((event.host, event.kind), ()) if low <= row["t"] <= high]
         copy = _all_copied(ours, by_text)
         if copy is not None:
             why = f"{copy['file'] or 'another log'} has the same line with the facility of a program: a user wrote it"
@@ -193,8 +195,16 @@ def _of_users(named: Sequence[Event], copies: Copies) -> dict[str, Disproof]:
     return found
 
 
+def _by(names: Sequence[str], rows: Rows) -> dict[tuple[Any, ...], list[Mapping[str, Any]]]:
+    """Rows by their values in some columns."""
+    found: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        found[tuple(row[name] for name in names)].append(row)
+    return dict(found)
+
+
 def _all_copied(
-    lines: Sequence[Mapping[str, Any]], by_text: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+    lines: Sequence[Mapping[str, Any]], by_text: Mapping[tuple[Any, ...], Sequence[Mapping[str, Any]]]
 ) -> Mapping[str, Any] | None:
     """One of the copies with a program's facility, if every one of these lines has one; None otherwise.
 

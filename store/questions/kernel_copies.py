@@ -22,10 +22,13 @@ _SINCE, _UNTIL = bindparam("copies_since", type_=TIME), bindparam("copies_until"
 _SEPARATOR = "\x1f"
 
 
-def of_programs(cluster: str | None, hosts: Collection[str], since: datetime, until: datetime) -> Select[Any]:
-    """Lines of the program ``kernel`` with another facility than the kernel's: ``host``, ``message``, ``file``, ``t`` and
-    ``sent`` (epoch seconds; null unless the line has the sender's own time), ``resolution_us``."""
-    return _of_programs().where(among(LINES.c.host, hosts)).params(
+def of_programs(
+    cluster: str | None, hosts: Collection[str], messages: Collection[str], since: datetime, until: datetime
+) -> Select[Any]:
+    """Lines of the program ``kernel`` with another facility than the kernel's and with one of some ``messages``: ``host``,
+    ``message``, ``file``, ``t`` and ``sent`` (epoch seconds; null unless the line has the sender's own time),
+    ``resolution_us``."""
+    return _of_programs().where(among(LINES.c.host, hosts), among(LINES.c.message, messages)).params(
         cluster=cluster, copies_since=since, copies_until=until
     )  # fmt: skip
 
