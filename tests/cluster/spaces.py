@@ -78,7 +78,7 @@ def kill(p, sig=signal.SIGKILL, wait=5.0):
             with open(f"/proc/{p['pid']}/stat") as f:
                 if f.read().rsplit(")", 1)[1].split()[0] == "Z":
                     return
-        except FileNotFoundError:
+        except (FileNotFoundError, ProcessLookupError):  # it ended before the file was opened, or before it was read
             return
         time.sleep(0.05)
 

@@ -77,7 +77,7 @@ def mini() -> Iterator[list[str]]:
             cluster("up", "--nodes", "2", "--hooks", str(HOOKS))
             yield nodes
         finally:
-            cluster("down", check=False)
+            cluster("down")
 
 
 def run_job(nodes: list[str]) -> int:

@@ -62,7 +62,7 @@ def job() -> Iterator[int]:
                 time.sleep(0.5)
             yield number
         finally:
-            cluster("down", check=False)
+            cluster("down")
 
 
 def test_a_comment_is_written_and_read_back(job: int) -> None:

@@ -33,7 +33,7 @@ def scontrol(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             cluster("up", "--nodes", "2")
             yield program
         finally:
-            cluster("down", check=False)
+            cluster("down")
 
 
 def test_it_drains_once_respects_people_and_resumes_its_own(

@@ -117,7 +117,7 @@ def _live() -> Iterator[None]:
     finally:
         for process in started:
             process.terminate()
-        cluster("down", check=False)
+        cluster("down")
         for process in started:
             process.wait(20)
 

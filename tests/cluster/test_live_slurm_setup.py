@@ -92,7 +92,7 @@ def live() -> Iterator[None]:
             until(lambda: ask("/api/v1/nodes") is not None, 180)
             yield
         finally:
-            cluster("down", check=False)
+            cluster("down")
             for process in started:
                 process.terminate()
                 process.wait(20)

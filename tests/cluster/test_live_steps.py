@@ -25,7 +25,7 @@ def node() -> Iterator[str]:
             cluster("up", "--nodes", "1")
             yield "gpu01"
         finally:
-            cluster("down", check=False)
+            cluster("down")
 
 
 def test_files_of_steps_are_known_while_they_run(node: str) -> None:
