@@ -118,7 +118,12 @@ def once(make: Callable[[], object]) -> None:
 
     numba = _compiler()
     kept = folder()
-    made_for = (numba.__version__, sys.implementation.cache_tag, binding.get_host_cpu_name(), sources())
+    made_for = (
+        numba.__version__,
+        f"{sys.implementation.cache_tag}-{sys.hexversion:x}",
+        binding.get_host_cpu_name(),
+        sources(),
+    )
     mark = kept / "-".join(("complete", *map(str, made_for)))
     if not mark.exists():
         with contextlib.suppress(OSError):

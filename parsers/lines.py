@@ -150,8 +150,8 @@ def line_ends(data: Array) -> Array:
 
 
 def count_of(byte: bytes, data: bytes) -> int:
-    """How often a byte occurs. ``bytes.count`` looks for each occurrence by itself, which takes ten times as long for the line
-    ends of a log (Python 3.11)."""
+    """How often a byte occurs. ``bytes.count`` looks for each occurrence by itself, which takes eight times as long for the
+    line ends of a log (Python 3.11)."""
     read = np.frombuffer(data, np.uint8)
     pieces = (read[at : at + _COUNTED] for at in range(0, len(read), _COUNTED))
     return sum(int(np.count_nonzero(piece == byte[0])) for piece in pieces)

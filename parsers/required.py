@@ -71,8 +71,11 @@ def keep(folder: Path) -> None:
     rows = [[*key, clauses] for key, clauses in _asked.items()]
     part = folder / f"needs-{os.getpid()}"
     with contextlib.suppress(OSError):
-        part.write_text(json.dumps(rows), encoding="ascii")
-        part.replace(_file(folder))
+        try:
+            part.write_text(json.dumps(rows), encoding="ascii")
+            part.replace(_file(folder))
+        finally:
+            part.unlink(missing_ok=True)
 
 
 def kept(folder: Path) -> Needs:
@@ -81,9 +84,16 @@ def kept(folder: Path) -> Needs:
     It is text, and read as such. Whoever may change it may change the machine code beside it."""
     try:
         rows = json.loads(_file(folder).read_bytes())
-        return {(pattern, flags): tuple(map(tuple, clauses)) for pattern, flags, clauses in rows}
+        return {(pattern, flags): tuple(map(_clause, clauses)) for pattern, flags, clauses in rows}
     except (OSError, ValueError, TypeError):
         return {}
+
+
+def _clause(texts: Any) -> Clause:
+    """Raises ``ValueError`` unless it is a list of texts."""
+    if not isinstance(texts, list) or not texts or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"no list of texts: {texts!r}")
+    return tuple(texts)
 
 
 def _file(folder: Path) -> Path:

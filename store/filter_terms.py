@@ -58,6 +58,8 @@ _FOLDS = np.array([[0xC4, 0xB0, 0], [0xC5, 0xBF, 0], [0xE2, 0x84, 0xAA]], np.uin
 _FOLDING = 0xC4
 #: Entries beside those that a text's bytes allow.
 _SPARE = 8
+#: Terms that are collected before they are entered, 24 bytes each; and the most that are found in one step.
+_COLLECTED, _STEP = 1 << 12, 8
 #: Log lines have a distinct term in a block for every twelve bytes. Room for more costs nothing until it is used.
 _BYTES_A_TERM = 8
 
@@ -74,8 +76,8 @@ _RULES = _Rules(CLASS, _FOLDS, _FIRST)
 
 
 class _Found(NamedTuple):
-    """Room for the terms of one text. Of those that are words for the vocabulary: where they end in the data, and their
-    sizes; other sizes are 0."""
+    """Room for the terms of a text, or of a part of a long one. Of those that are words for the vocabulary: where they end
+    in the data, and their sizes; other sizes are 0."""
 
     terms: Array
     ends: Array
@@ -115,8 +117,10 @@ def terms_of(data: Array, ends: Array, owners: Array, blocks: int) -> Terms:
         np.zeros(1 << 13, np.uint64), np.zeros(1 << 14, np.uint64),
     )  # fmt: skip
     ends, owners = ends.astype(np.int64), owners.astype(np.int64)
-    longest = 2 * int(np.diff(ends, prepend=0).max(initial=0)) + _SPARE
-    found = _Found(np.zeros(longest, np.uint64), np.zeros(longest, np.int64), np.zeros(longest, np.int64))
+    found = _Found(np.zeros(_COLLECTED, np.uint64), np.zeros(_COLLECTED, np.int64), np.zeros(_COLLECTED, np.int64))
+    if len(data) < 16:  # so few numbers lie side by side for the compiler, which would make other code for them
+        data = np.concatenate((data, np.zeros(16, np.uint8)))
+        data.flags.writeable = False
     # x86-64 and ARM64 read them unaligned, and both have the first byte as the lowest.
     eights = np.ndarray((max(0, len(data) - 7),), np.dtype("<u8"), data.data, strides=(1,))
     text = 0
@@ -243,8 +247,9 @@ def _noted(found: _Found, number: int, term: np.uint64) -> int:
 
 
 @part
-def _terms_in(data: Array, eights: Array, begin: int, end: int, rules: _Rules, found: _Found) -> int:
-    """Collects the terms of a text; returns how many, n. A text with a character that folds to an ASCII letter: -n - 1."""
+def _terms_in(data: Array, eights: Array, begin: int, end: int, rules: _Rules, found: _Found, tables: _Tables,
+              counts: Array) -> bool:  # fmt: skip
+    """Enters the terms of a text; whether it has a character that folds to an ASCII letter."""
     classes, folds, first = rules
     number, folded = 0, False
     before = before_as_written = _ZERO
@@ -258,6 +263,9 @@ def _terms_in(data: Array, eights: Array, begin: int, end: int, rules: _Rules, f
             continue
         token, has_digits = at, False
         while kind:
+            if number + _STEP > _COLLECTED:
+                _enter(found, number, tables, counts)
+                number = 0
             start, kinds = at, 0
             while kind & LETTER:
                 kinds |= kind
@@ -293,7 +301,8 @@ def _terms_in(data: Array, eights: Array, begin: int, end: int, rules: _Rules, f
             if at - token >= START:
                 head = (_eight(data, eights, token) | _SMALL) & first[START]
                 number = _noted(found, number, hashed(head, _ZERO, _START_SALT))
-    return -number - 1 if folded else number
+    _enter(found, number, tables, counts)
+    return folded
 
 
 @compiled
@@ -307,11 +316,8 @@ def _collect(data: Array, ends: Array, owners: Array, text: int, rules: _Rules, 
             counts[_CURRENT], counts[_USED] = owners[text], 0
         if not _has_room(end - begin, tables, counts):
             break
-        number = _terms_in(data, eights, begin, end, rules, found)
-        if number < 0:
+        if _terms_in(data, eights, begin, end, rules, found, tables, counts):
             always[owners[text]] = True
-            number = -number - 1
-        _enter(found, number, tables, counts)
         begin = end
         text += 1
     return text

@@ -76,7 +76,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-#: Files that share what costs seconds in every process that needs it, or what only one may have. One process runs all files of a group.
+#: Files that share what costs seconds in every process that needs it, or what only one may have. One process runs all
+#: files of a group.
 TOGETHER = {
     "a browser": (
         "test_web_contrast.py",

@@ -23,8 +23,9 @@ Machine = tuple[Any, Any]
 _MACHINE = ("cluster", "host")
 #: The resolution (microseconds) of a time whose line does not give one.
 _COARSE = 10**6
-#: Longer (seconds; three centuries) than any machine has run: a line may give any number.
-_LONGEST_UPTIME_S = 1e10
+#: A line may give any number. Three centuries (seconds): no machine has run for longer. Boots are from 1970 on, and before
+#: the year 5000: a time of such a line can be stored.
+_LONGEST_UPTIME_S, _LAST_BOOT_S = 1e10, 1e11
 
 
 def settle(store: Door) -> None:
@@ -45,14 +46,14 @@ def settle(store: Door) -> None:
 
 
 def _hosts(machines: Sequence[Machine]) -> list[str | None]:
-    return list({host for _, host in machines})
+    return sorted({host for _, host in machines}, key=lambda host: host or "")
 
 
 def boots_of(by_lines: pl.DataFrame, reported: pl.DataFrame) -> dict[Machine, list[float]]:
     """When machines booted, in epoch seconds, ascending: from their most precise lines with both clocks (``by_lines``),
     and from reported boots that no line covers."""
     resolution = pl.col("resolution_us").replace(0, None).fill_null(_COARSE)
-    by_lines = by_lines.drop_nulls("boot")
+    by_lines, reported = (rows.filter(pl.col("boot").is_between(0.0, _LAST_BOOT_S)) for rows in (by_lines, reported))
     finest = by_lines.filter(resolution == resolution.min().over(_MACHINE)).group_by(_MACHINE).agg("boot")
     boots = {(row["cluster"], row["host"]): row["boot"] for row in finest.iter_rows(named=True)}
     for cluster, host, boot in reported.select(*_MACHINE, "boot").iter_rows():

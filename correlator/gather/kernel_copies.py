@@ -182,7 +182,7 @@ def _of_users(named: Sequence[Event], copies: Copies) -> dict[str, Disproof]:
         return {}
     rows = copies.named({e.host for e in asked if e.host}, {e.kind for e in asked}, since, until)
     lines = _by(("host", "event"), rows)
-    if more := {row["message"] for row in rows if row["message"]} - texts:
+    if more := {row["message"] for row in rows if row["message"] is not None} - texts:
         by_text |= _by(("host", "message"), copies.of_programs(hosts, more, since, until))
     found = {}
     for event in asked:

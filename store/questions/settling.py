@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Double, Select, Table, Update, and_, cast, func, or_, select, union, update
 
 from store.door import Question
-from store.functions import PLACE, const, epoch, in_order, json_member, listed, row_place, same, unnested
+from store.functions import PLACE, among, const, epoch, in_order, json_member, row_place, same, unnested
 from store.tables import BOOTS, JOBS, LINE_CLUSTERS, LINKS, LOGS, NODE_STATES, SETTINGS, TEXT, TOPOLOGY
 
 #: The scope of settings that map another name to its node.
@@ -72,14 +72,12 @@ def name_hosts(table: Table, names: Sequence[tuple[str | None, str, str]]) -> Up
 
 
 _UPTIME: ColumnElement[float] = cast(json_member(LOGS.c.entities, "$.uptime_s"), Double())
-
-
 _ONLY_UPTIME = and_(LOGS.c.time.is_(None), LOGS.c.entities.like(const("%uptime_s%")))
 
 
 def _of_hosts(hosts: Sequence[str | None]) -> ColumnElement[bool]:
     """Lines of these hosts; None: those without a host."""
-    named = listed(LOGS.c.host, [host for host in hosts if host is not None])
+    named = among(LOGS.c.host, [host for host in hosts if host is not None])
     return or_(named, LOGS.c.host.is_(None)) if None in hosts else named
 
 

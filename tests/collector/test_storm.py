@@ -25,7 +25,7 @@ BEGUN = [
     b"POST /api/v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n",
 ]
 
-#: A connection is ended after 30 s without a head or a frame, so each is ended and opened again.
+#: A connection is ended after 30 s without a head or a frame, so without kills such a one is ended and opened again.
 STORM_S = 45.0
 #: Storing may not pause for longer, seconds: a machine that is busy with other tests meets this limit.
 STOPS_S = 60.0

@@ -12,6 +12,7 @@ import polars as pl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from sqlalchemy import select
 
 from collector.identity import boots, clusters
 from collector.identity.clusters import TreeCluster, named_in_file, named_in_tree
@@ -19,7 +20,8 @@ from collector.identity.entry import host_of_line, named_in_line
 from collector.identity.identity import Identity, settle
 from parsers.record import frame
 from store import open_store
-from store.functions import PLACE
+from store.functions import PLACE, const
+from store.tables import LOGS
 from tests.examples import examples
 
 T0 = datetime(2026, 1, 1)
@@ -93,7 +95,7 @@ def boot(at: float, resolution: int | None = 1_000, host: str = "n1") -> dict[st
 @pytest.mark.parametrize(("by_lines", "reported", "known"), [
     ([], [], []), ([], [boot(1000.0)], [1000.0]), ([boot(1000.0)], [boot(1030.0)], [1000.0]),
     ([boot(1000.0)], [boot(5000.0)], [1000.0, 5000.0]), ([boot(1000.4, 1_000), boot(1001.0, 1_000_000)], [], [1000.4]),
-    ([boot(1000.0, None)], [], [1000.0]), ([], [boot(1000.0), boot(1020.0)], [1000.0]),
+    ([boot(1000.0, None)], [], [1000.0]), ([boot(-1e11), boot(1e300)], [boot(-1e30), boot(1000.0)], [1000.0]), ([], [boot(1000.0), boot(1020.0)], [1000.0]),
 ])  # fmt: skip
 def test_when_a_machine_booted(
     by_lines: list[dict[str, Any]], reported: list[dict[str, Any]], known: list[float]
@@ -127,6 +129,45 @@ def test_the_order_of_lines_does_not_matter_for_their_boot(lines: list[dict[str,
     waiting = [{PLACE: 1, "cluster": None, "host": "n1", "uptime": 10.0}]
     last = [{"cluster": None, "host": "n1", "last": EPOCH + 600.0}]
     assert boots.times_of(rows(waiting), known, rows(last)).rows() == [(1, T0 + timedelta(seconds=11.5))]
+
+
+def test_lines_with_only_an_uptime_get_the_time_of_their_own_machine() -> None:
+    machines = [("ant", "n1", 0.0), ("bee", "n1", 500.0), ("ant", None, 900.0), ("ant", "n2", None)]
+    stored = []
+    for cluster, host, booted in machines:
+        common = {
+            "cluster": cluster,
+            "host": host,
+            "raw": "x",
+            "message": "x",
+            "file": f"{cluster}{host}",
+            "event": "other",
+        }
+        stored.append({**common, "line": 1, "entities": '{"uptime_s": 12.5}'})
+        if booted is not None:
+            at = T0 + timedelta(seconds=booted + 100.0)
+            stored.append(
+                {
+                    **common,
+                    "line": 2,
+                    "entities": '{"uptime_s": 100.0}',
+                    "time": at,
+                    "time_quality": "line",
+                    "resolution_us": 1,
+                }
+            )
+    with open_store(None) as store:
+        store.append({"logs": frame("logs", stored)})
+        boots.settle(store)
+        boots.settle(store)
+        found = {
+            (row["cluster"], row["host"]): row["time"]
+            for row in store.ask(select(LOGS.c.cluster, LOGS.c.host, LOGS.c.time).where(LOGS.c.line == const(1)))
+        }
+    assert found == {
+        (cluster, host): None if booted is None else T0 + timedelta(seconds=booted + 12.5)
+        for cluster, host, booted in machines
+    }
 
 
 # -- what a service has learned ---------------------------------------------------------------------------------------

@@ -98,6 +98,7 @@ def tell(place: Path, turn: int, count: Count, *, at_once: bool) -> None:
             (peace, quiet), (found, stored) = concluded(stage, {}), concluded(stage, told)
         else:
             (peace, quiet), (found, stored) = concluded_twice(stage, told)
+        assert stored > quiet or not any(told.values()), f"{place}: no lie was read"
         count.trees += 1
         count.lines += stored - quiet
         count.verdicts += len(peace["verdicts"])

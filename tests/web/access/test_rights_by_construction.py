@@ -220,6 +220,8 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
     leaked: Counter[str] = Counter()
     seen: dict[str, set[str]] = {user: set() for user in (*USERS, "reader")}
     looked, asked_for, broken = 0, 0, set()
+    alone: dict[tuple[str, str], int] = {}  # the status of each address without parameters, for each user
+    read_after_all = set()
     askers = USERS if everything else USERS[:1]  # the others' secrets are planted, and searched for, in both
     for user, role in (*((user, Role.OWN) for user in askers), ("reader", Role.READ)):
         for method, template, address in requests_of(app, plant, role, everything=everything):
@@ -235,6 +237,9 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
                 asked_for += 1
                 if answer.status_code >= 500:
                     broken.add((user, address, answer.status_code))
+                path, _, query = address.partition("?")
+                if alone.setdefault((user, f"{method} {path}"), answer.status_code) != answer.status_code and "&" in query:
+                    read_after_all.add((address, answer.status_code))  # then one of them may hide the others
                 for field in fields(answer):
                     looked += 1
                     for secret in SECRET.findall(field):
@@ -248,7 +253,7 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
         f"of their own seen { ({user: len(seen[user]) for user in USERS}) }, of others {sum(leaked.values())}"
     )
     assert not leaked, "\n".join(sorted(leaked))
-    assert not broken
+    assert not broken and not read_after_all
     # The requests do find secrets where they are allowed: the user's own of each kind, and all for a role that reads
     # everything.
     for user in askers:
