@@ -90,7 +90,21 @@ def test_a_changed_expression_is_parsed_and_an_unchanged_one_is_not(
     )
 
 
-@pytest.mark.parametrize("text", ["", "{", "7", "[7]", '[["a", 2]]', '[["a", 2, 3]]', '[[["a"], 2, []]]', '[["a", 2, ["ab"]]]', '[["a", 2, [[]]]]', "\\udcff"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "7",
+        "[7]",
+        '[["a", 2]]',
+        '[["a", 2, 3]]',
+        '[[["a"], 2, []]]',
+        '[["a", 2, ["ab"]]]',
+        '[["a", 2, [[]]]]',
+        "\\udcff",
+    ],
+)
 def test_a_damaged_file_is_as_none(tmp_path: Path, text: str) -> None:
     required._file(tmp_path).write_text(text)
     assert required.kept(tmp_path) == {}

@@ -238,7 +238,10 @@ def test_no_answer_to_one_user_holds_a_secret_of_another(
                 if answer.status_code >= 500:
                     broken.add((user, address, answer.status_code))
                 path, _, query = address.partition("?")
-                if alone.setdefault((user, f"{method} {path}"), answer.status_code) != answer.status_code and "&" in query:
+                if (
+                    alone.setdefault((user, f"{method} {path}"), answer.status_code) != answer.status_code
+                    and "&" in query
+                ):
                     read_after_all.add((address, answer.status_code))  # then one of them may hide the others
                 for field in fields(answer):
                     looked += 1
