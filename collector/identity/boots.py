@@ -69,7 +69,7 @@ def times_of(waiting: pl.DataFrame, boots: Mapping[Machine, Sequence[float]], la
     median."""
     latest = {(cluster, host): time for cluster, host, time in last.select(*_MACHINE, "last").iter_rows()}
     found = [_BEFORE_ANY]
-    for machine, lines in waiting.filter(pl.col("uptime") < _LONGEST_UPTIME_S).group_by(_MACHINE):
+    for machine, lines in waiting.filter(pl.col("uptime").is_between(0.0, _LONGEST_UPTIME_S)).group_by(_MACHINE):
         known = np.array(boots.get(machine, ()), np.float64)
         uptimes = lines["uptime"].to_numpy()
         fitting = np.searchsorted(known, latest.get(machine, np.inf) + SAME_BOOT_S - uptimes, "right")

@@ -106,7 +106,7 @@ def test_when_a_machine_booted(
 @pytest.mark.parametrize(("known", "uptime", "last", "at"), [
     ([EPOCH], 5.0, None, 5.0), ([EPOCH, EPOCH + 3600], 5.0, None, 3605.0), ([EPOCH, EPOCH + 3600], 5.0, EPOCH + 100, 5.0),
     ([EPOCH, EPOCH + 1, EPOCH + 2], 5.0, None, 6.0), ([EPOCH + 3600], 5.0, EPOCH + 100, None), ([], 5.0, None, None),
-    ([EPOCH], 1e300, None, None), ([EPOCH], None, None, None),
+    ([EPOCH], 1e300, None, None), ([EPOCH], -1e300, None, None), ([EPOCH], None, None, None),
 ])  # fmt: skip
 def test_the_boot_that_a_line_belongs_to(
     known: list[float], uptime: float | None, last: float | None, at: float | None
