@@ -53,8 +53,8 @@ ALL: dict[str, list[Path]] = {
     "scenarios": sorted(SCENARIOS.glob("*/logs.tar.xz")),
     "second party": sorted((CAPTURES / "second").glob("*.tar.xz")),
 }
-#: Of this kind, and of one tree in eight of each other kind, the lies are read together with what is true. Of the others they are
-#: read after it, into the same store: the truth is read once.
+#: Of this kind, and of one tree in eight of each other kind, the lies are read together with what is true. Of the others
+#: they are read after it, into the same store: the truth is read once.
 AT_ONCE = "captures"
 #: Each text goes one way in this many. The turn is another one for each tree, so together they take every way.
 SHARE = 384
