@@ -60,7 +60,7 @@ USED = ("time", "host", "source", "format", "facility", "file", "event", "entiti
 
 #: Lines are compared with each other from so many on: it takes a millisecond, however few they are.
 MANY_LINES = 5_000
-#: What a line that means no event and has no tags shows depends on these columns alone, and on its time.
+#: What a line that means no event and is no claim shows depends on these columns alone, and on its time.
 _EQUAL = ("host", "source", "format", "facility", "file")
 _SEED = secrets.randbits(63)
 #: The first and last time of lines, and how many have none.
@@ -181,10 +181,7 @@ def _longer(known: Spans, more: Spans) -> dict[tuple[str, str], tuple[float, flo
 
 def spans_in(lines: pl.DataFrame) -> Spans:
     """The spans of log lines, given as the store gets them; needs the columns ``USED``."""
-    source = pl.col("source").cast(pl.String)
-    # Further events show nothing here, but who wrote them is asked next: it is decided for all of them together.
-    means = pl.col("event").is_not_null() & (pl.col("event") != "other") & ~source.is_in(JOB_SOURCES)
-    ours = plain(_one_of_equal(lines).filter(source.is_in(SOURCES) | means))
+    ours = plain(_one_of_equal(lines))
     columns = writers.writer_expressions(ours)
     written = ours.select(writers.writer_number(columns), *_TIMED, pl.int_range(pl.len()).alias("row"))
     groups = written.group_by("writer").agg(
@@ -194,20 +191,20 @@ def spans_in(lines: pl.DataFrame) -> Spans:
 
 
 def _one_of_equal(lines: pl.DataFrame) -> pl.DataFrame:
-    """``USED`` of lines, with ``_TIMED``. Of lines that mean no event and have no tags, those with equal ``_EQUAL`` show the
-    same whatever else they have: of many lines, one of each stands for all of them."""
-    time = pl.col("time")
+    """``USED`` of the lines that may show something, with ``_TIMED``. Of those that mean no event and are no claims, the
+    ones with equal ``_EQUAL`` show the same whatever else they have: of many lines, one of each stands for all of them."""
+    time, event, source = pl.col("time"), pl.col("event").ne("other"), pl.col("source")
+    # Further events show nothing here, but who wrote them is asked next: it is decided for all of them together.
+    shows = source.is_in(SOURCES) | (event & ~source.is_in(JOB_SOURCES))
     alone = pl.struct(time.alias("first"), time.alias("last"), time.is_null().cast(pl.UInt32).alias("untimed"))
     if lines.height < MANY_LINES:
-        return lines.select(*USED, alone.alias("timed")).unnest("timed")
-    # The numbers in place of texts (``store.line_frames.coded``) are enough to compare them.
-    equal = pl.struct(pl.col(name).to_physical() for name in _EQUAL).hash(seed=_SEED).alias("equal")
-    is_alone = (pl.col("event").is_not_null() & (pl.col("event") != "other")) | (
-        pl.col("tags").list.len() > 0
-    ).fill_null(False)
+        return lines.filter(shows).select(*USED, alone.alias("timed")).unnest("timed")
     row = pl.int_range(pl.len(), dtype=pl.UInt32).alias("row")
-    marked = lines.select(equal, time, is_alone.alias("is_alone"), row)
-    some = marked.filter(~pl.col("is_alone")).group_by("equal").agg(
+    # The numbers in place of texts (``store.line_frames.coded``) are enough to compare them.
+    equal = [pl.col(name).to_physical().alias(name) for name in _EQUAL]
+    is_alone = event.fill_null(False) | writers.claims_among(lines)
+    marked = lines.select(*equal, time, is_alone.alias("is_alone"), row, shows.alias("shows")).filter("shows")
+    some = marked.filter(~pl.col("is_alone")).group_by(pl.struct(_EQUAL).hash(seed=_SEED).alias("equal")).agg(
         pl.col("row").first(), time.min().alias("first"), time.max().alias("last"), time.null_count().alias("untimed")
     )  # fmt: skip
     found = pl.concat(

@@ -295,9 +295,8 @@ def _of_lines(lines: pl.DataFrame) -> Iterator[tuple[str | None, NewRows]]:
 
 def _events_in(lines: pl.DataFrame) -> pl.DataFrame:
     """The lines that mean an event, with the columns of ``raw.log_view`` that an event needs."""
-    event = pl.col("event").cast(pl.String)
     words = pl.col("message").fill_null(pl.col("raw").str.slice(pl.col("msg_start")))
-    ours = lines.lazy().filter(event.is_not_null() & (event != "other"))
+    ours = lines.lazy().filter(pl.col("event") != "other")
     return ours.with_columns(words, *texts_of(lines)).select(event_lines.COLUMNS).collect(engine="in-memory")
 
 

@@ -18,6 +18,7 @@ from functools import cache, reduce
 from operator import add
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 from sqlalchemy import ColumnElement, FromClause, Select, and_, case, func, not_, select
 
@@ -280,6 +281,14 @@ def _marks_of(lines: pl.DataFrame, *, tagged: bool) -> pl.Expr:
         of_sent = reduce(add, (pl.when(one.frame).then(mark).otherwise(0) for one, mark in _OF_SENT))
         marks += pl.when(_SENT.frame).then(of_sent).otherwise(0)
     return marks.cast(pl.Int32).alias(_MARKS)
+
+
+def claims_among(lines: pl.DataFrame) -> pl.Series:
+    """Which lines have the tag of a claim. A few of very many lines have tags at all."""
+    tagged = lines.select((pl.col("tags").list.len() > 0).arg_true()).to_series()
+    found = np.zeros(lines.height, np.bool_)
+    found[tagged] = lines["tags"].gather(tagged).list.join(",").str.contains(CLAIMS, literal=True)
+    return pl.Series("claims", found)
 
 
 def authority_of_writers(writers: pl.DataFrame) -> pl.Series:
