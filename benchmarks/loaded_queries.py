@@ -212,6 +212,8 @@ def _uncovered(service: Service) -> tuple[int, int]:
 
 def run(rows: int, events: float, whens: list[str], options: argparse.Namespace) -> None:
     """One load, and its tables."""
+    if options.folder:
+        Path(options.folder).mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="queries-", dir=options.folder))
     plain = Plain(folder / "plain.duckdb")
     made, data = INPUTS[options.generator].lines(rows, events), []

@@ -106,16 +106,23 @@ class Storing:
 
     def _run(self) -> None:
         lower_priority()
-        while (given := self._given.get()) is not None:
-            made, done = given
-            try:
-                self._store(made)
-            except Exception as error:  # for the caller of ``end``; anything else is the thread's (``_failed``)
-                done.set_exception(error)
-            else:
-                done.set_result(None)
-                self._close_segments(made)
+        while self._next():
             self._thread.well()
+
+    def _next(self) -> bool:
+        """Waits for a transaction and stores it; False if there will be none. While it waits, nothing of the one before is
+        held: a few rows of it would keep all of its memory, hundreds of megabytes."""
+        if (given := self._given.get()) is None:
+            return False
+        made, done = given
+        try:
+            self._store(made)
+        except Exception as error:  # for the caller of ``end``; anything else is the thread's (``_failed``)
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+            self._close_segments(made)
+        return True
 
     def _close_segments(self, made: Transaction) -> None:
         """Puts lines that were stored as they came into segments as soon as they fill one: until then every text search

@@ -67,6 +67,8 @@ AUDIT_FILE = "audit.ndjson"
 TICK_SECONDS = 1.0
 #: How often notifications are sent.
 NOTIFY_SECONDS = 5.0
+#: How often the store returns memory that it does not need at the moment.
+RELEASE_SECONDS = 10.0
 #: While more unpacked bytes than this wait in the spool, deferrable work is deferred.
 BEHIND_BYTES = 32 * 1024 * 1024
 #: The first correlation over all stored data may take minutes. Pages report it once it has taken this many seconds.
@@ -187,6 +189,8 @@ class Service(Collector):
         )  # fmt: skip
         self.scheduler.add_job(ControllerAddresses(self.store).look, "interval", seconds=controller_addresses.EVERY_S,
                                max_instances=1, coalesce=True, id="looking up controllers", next_run_time=datetime.now(UTC))  # fmt: skip
+        self.scheduler.add_job(self.store.release_memory, "interval", seconds=RELEASE_SECONDS, max_instances=1, coalesce=True,
+                               id="releasing memory")  # fmt: skip
         self.scheduler.start()
 
     def stop(self) -> bool:

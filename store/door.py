@@ -335,6 +335,10 @@ class Door(Asks, Protocol):
         """Writes the engine's log into its data files, if it has at least ``least`` bytes: it takes twice the space until
         then, and is read when the store is opened."""
 
+    def release_memory(self) -> None:
+        """Returns memory that the engine keeps for later to the system; call it every few seconds. Nothing is lost, and
+        what runs meanwhile goes on."""
+
     @property
     def lost(self) -> Sequence[str]:
         """What a damaged log lost, in words, until somebody removes the note."""

@@ -8,13 +8,15 @@ from pathlib import Path
 import duckdb
 
 from store.duckdb import compacting, damage
+from store.duckdb.memory import Memory
 from store.duckdb.open_store import DATABASE
 from store.duckdb.schema import VERSION, facts_of, newer_than_known
 from store.errors import StoreError, StoreHeld
 from store.files import remove_left, service_address
 
 #: The engine's share of the machine's memory; beyond it sorts and joins spill to disk, and then a query is refused.
-#: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the page cache need the rest.
+#: FAULTLINE_MEMORY sets another size. Parsers, the correlator and the system's cache need the rest. What it does not need
+#: any more, ``store.duckdb.memory`` returns.
 MEMORY = "60%"
 
 
@@ -63,14 +65,16 @@ def known_facts(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str
     return facts
 
 
-def set_up(connection: duckdb.DuckDBPyConnection, *, read_only: bool, closed_days: Path | None) -> None:
+def set_up(connection: duckdb.DuckDBPyConnection, *, read_only: bool, closed_days: Path | None) -> Memory:
     """The engine's settings. ``closed_days``: the only files that queries may read besides the database; None in memory.
+    Returns what knows its limit of memory.
 
     Raises ``StoreError`` if FAULTLINE_MEMORY is no size, and closes the store.
     """
     ((locked,),) = connection.execute("SELECT current_setting('lock_configuration')").fetchall()
+    memory = Memory(os.environ.get("FAULTLINE_MEMORY", MEMORY))
     if locked:  # another part of this process opened it before, and queried it (queries.kql.run.harden)
-        return
+        return memory
     if closed_days is not None and not read_only:
         # Tables that are wrong in memory must not be written when it is closed; ``close`` writes the others.
         connection.execute("PRAGMA disable_checkpoint_on_shutdown")
@@ -80,9 +84,10 @@ def set_up(connection: duckdb.DuckDBPyConnection, *, read_only: bool, closed_day
         connection.execute("SET GLOBAL parquet_metadata_cache = true")
     connection.execute("SET preserve_insertion_order = true")
     try:
-        connection.execute("SET memory_limit = ?", [os.environ.get("FAULTLINE_MEMORY", MEMORY)])
+        connection.execute("SET memory_limit = ?", [memory.limit])
     except duckdb.Error as error:
         connection.close()
         raise StoreError(
             f"FAULTLINE_MEMORY={os.environ.get('FAULTLINE_MEMORY')}: give a size such as 8GB or 60%"
         ) from error
+    return memory

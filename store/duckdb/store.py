@@ -119,7 +119,7 @@ class DuckStore(OpenStore):
         if folder is not None:  # one in memory begins with its first transaction
             self._go_on(opening.known_facts(self._connection, folder), aside)
         closed_days = archive.folder_of(self) if folder is not None else None
-        opening.set_up(self._connection, read_only=read_only, closed_days=closed_days)
+        self._memory = opening.set_up(self._connection, read_only=read_only, closed_days=closed_days)
 
     def _go_on(self, facts: dict[str, str], aside: Path | None) -> None:
         """Continues counting transactions from the store's number; reports a loss if the store had more."""
@@ -467,6 +467,12 @@ class DuckStore(OpenStore):
                 self._reopen()
             if is_due(self.folder, least):
                 self.cursor().execute("CHECKPOINT")
+
+    def release_memory(self) -> None:
+        """Returns memory that the engine keeps for later to the system."""
+        if self.folder is not None:
+            with self._write_lock, store_errors():
+                self._memory.release(self.cursor())
 
     def health(self, *, thorough: bool = False) -> Health:
         """Counts, losses and damaged files; ``thorough`` reads all files."""
