@@ -8,13 +8,16 @@ on the other side, which that side reports with its next message.
 
 from __future__ import annotations
 
+import math
 import mmap
 import os
 import pickle
 import tempfile
+import time
 import weakref
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache, lru_cache
 from multiprocessing.connection import Connection
 from multiprocessing.reduction import recv_handle, send_handle
@@ -143,8 +146,12 @@ class Exchange:
         self._rooms: dict[int, _Room] = {}
         self._free: deque[int] = deque()
         self._number = 0
+        #: When each room was written to (monotonic seconds); nothing for one that has no memory.
+        self._filled: dict[int, float] = {}
         self._theirs: dict[int, mmap.mmap] = {}
         self._read: deque[int] = deque()
+        #: Rooms of ``_read`` whose memory was returned already.
+        self._emptied: set[int] = set()
 
     def send(self, message: Any) -> int:
         """Sends a message, and returns the bytes of its large buffers. Raises ``OSError`` if the other side is gone."""
@@ -155,11 +162,12 @@ class Exchange:
         needed = sum(_aligned(size) for size in sizes)
         room, new, gone = self._room(needed) if needed >= LEAST_ROOM else (0, 0, [])
         if room:
-            at = 0
+            at, self._filled[room] = 0, time.monotonic()
             for view in views:
                 self._fill(room, at, view)
                 at += _aligned(view.nbytes)
         read = [self._read.popleft() for _ in range(len(self._read))]
+        self._emptied.clear()
         self.pipe.send_bytes(pickle.dumps(tuple(_Message(sizes, room, new, gone, read, head)), protocol=5))
         if new:
             send_handle(self.pipe, self._rooms[room].handle, None)
@@ -212,6 +220,7 @@ class Exchange:
 
     def _drop(self, number: int) -> None:
         os.close(self._rooms.pop(number).handle)
+        self._filled.pop(number, None)
 
     def _in_room(self, message: _Message) -> list[memoryview]:
         whole = np.frombuffer(self._theirs[message.room], np.uint8)
@@ -233,12 +242,22 @@ class Exchange:
             view = view[count:]
         return buffer
 
-    def release(self) -> None:
-        """Returns the memory of unused rooms to the system; they stay rooms."""
+    def release(self, unused_s: float = 0.0) -> None:
+        """Returns the memory of rooms that were not used for so many seconds to the system; they stay rooms. Both sides call
+        it when nothing is to be done: what this one has read the other one learns with its next message, which may be
+        hours away."""
+        until = time.monotonic() - unused_s
         for number in list(self._free):
-            room = self._rooms[number]
-            os.ftruncate(room.handle, 0)
-            os.ftruncate(room.handle, room.size)
+            if self._filled.get(number, math.inf) <= until:
+                del self._filled[number]
+                room = self._rooms[number]
+                os.ftruncate(room.handle, 0)
+                os.ftruncate(room.handle, room.size)
+        for number in set(self._read) - self._emptied:
+            self._emptied.add(number)
+            if (mapped := self._theirs.get(number)) is not None and hasattr(mmap, "MADV_REMOVE"):
+                with suppress(OSError):  # a file system that cannot make holes
+                    mapped.madvise(mmap.MADV_REMOVE)
 
     def close(self) -> None:
         """Ends this side. Received arrays stay valid as long as somebody holds them."""

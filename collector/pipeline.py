@@ -237,8 +237,9 @@ class Pipeline:
         if self._storing.wait(0.0):
             self._stored()
         if not self._pieces and self._carry.rows is None:
-            if self._storing.wait(STORING_S):
-                self.spool.wait(0.2)
+            if self._storing.wait(STORING_S) and not self.spool.wait(0.2):
+                for worker in self._workers:
+                    worker.release()
             return
         if self._pieces:
             self._collect(0.0 if self._parsed()[1] >= MERGE_LINES else 0.05)

@@ -139,6 +139,11 @@ class Worker:
             raise answer
         return answer
 
+    def release(self) -> None:
+        """Returns the memory of answers that nobody reads any more to the system."""
+        if self._exchange is not None:
+            self._exchange.release()
+
     def stop(self) -> int | None:
         """Ends the process and returns its exit code; the next ``give`` starts another."""
         exchange, process = self._exchange, self.process
@@ -210,6 +215,7 @@ def _return_memory() -> None:
 
 def _next(asked: queue.SimpleQueue[tuple[Any] | None], exchange: Exchange) -> tuple[Any] | None:
     """The next request; None once nobody can send one."""
+    exchange.release(IDLE_S)  # what a flood needed, a trickle does not
     try:
         return asked.get(timeout=IDLE_S)
     except queue.Empty:

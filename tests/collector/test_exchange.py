@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 import threading
 from multiprocessing import get_context
 
@@ -75,6 +77,45 @@ def test_larger_messages_get_larger_rooms_and_released_ones_hold_the_next_messag
         theirs.release()
         assert sent(wanted, theirs, ours).equals(wanted)
     assert len(theirs._rooms) <= 2
+
+
+def test_the_writer_returns_the_memory_of_rooms_that_it_did_not_use_lately() -> None:
+    ours, theirs = pair()
+    many = [sent(lines(n), theirs, ours) for n in range(3)]
+    many.clear()
+    ours.send("go on")
+    theirs.receive()
+    last = sent(lines(3), theirs, ours)  # in one of the three
+    for _ in range(2):
+        theirs.release(60.0)
+        assert sum(used(room.handle) > 0 for room in theirs._rooms.values()) == 3
+    theirs._filled = {number: at - 60 for number, at in theirs._filled.items()}
+    theirs.release(60.0)
+    assert sum(used(room.handle) > 0 for room in theirs._rooms.values()) == 1
+    assert last.equals(lines(3))
+    assert sent(lines(4), theirs, ours).equals(lines(4))
+
+
+def used(handle: int) -> int:
+    return os.fstat(handle).st_blocks * 512
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_REMOVE"), reason="the system cannot return a part of a file's memory")
+def test_the_reader_returns_the_memory_of_rooms_that_it_has_read() -> None:
+    ours, theirs = pair()
+    one, other = (sent(lines(n), theirs, ours) for n in (0, 1))
+    handles = {number: room.handle for number, room in theirs._rooms.items()}
+    assert len(handles) == 2 and all(map(used, handles.values()))
+    del one
+    ours.release()
+    assert sorted(used(handle) > 0 for handle in handles.values()) == [False, True]
+    assert other.equals(lines(1))
+    ours.send("go on")  # now the writer knows which room is free
+    theirs.receive()
+    for n in range(3):
+        assert sent(lines(n), theirs, ours).equals(lines(n))
+        ours.release()
+    assert other.equals(lines(1))
 
 
 def test_without_memory_to_share_everything_goes_through_the_pipe(monkeypatch: pytest.MonkeyPatch) -> None:
