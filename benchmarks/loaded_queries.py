@@ -30,7 +30,7 @@ from typing import Any
 import duckdb  # the yardstick: a plain table of the same lines
 import polars as pl
 
-from benchmarks.ingest import BATCH, POLL_S, Service, Watched, send_tcp, warm_up
+from benchmarks.ingest import BATCH, POLL_S, Service, Watched, memory, send_tcp, warm_up
 from benchmarks.simulators.planted_lines import made_lines, storm
 from parsers.engine import LineParser
 from parsers.patterns import load
@@ -267,7 +267,8 @@ def _load_and_ask(
             time.sleep(max(0.0, ended + LATER_S - time.perf_counter()))
         _ask_at(when, service, plain, lambda: False, options)
     print(
-        f"\nuntil now {rows / (sum(watched.cpu().values()) - before):,.0f} lines per CPU-second, peak RSS {watched.peak / 1e6:,.0f} MB"
+        f"\nuntil now {rows / (sum(watched.cpu().values()) - before):,.0f} lines per CPU-second; peak RSS {watched.peak / 1e6:,.0f} MB,"
+        f" of which the service {watched.own / 1e6:,.0f}; PSS {watched.share / 1e6:,.0f}; at the end the service has {memory(service.process.pid)[0] / 1e6:,.0f}"
     )
 
 
