@@ -154,7 +154,7 @@ def _lemons(read: Reader, nodes: Nodes) -> pl.DataFrame:
     found = [
         (host, cluster, part["probability"], float(part["incidents"]), part["family"], part["lemon"])
         for cluster in sorted({row["cluster"] for row in rows}, key=str)
-        for host, parts in lemons.risk(map(_as_document, (r for r in rows if r["cluster"] == cluster)), _size(read, cluster)).items()
+        for host, parts in lemons.risk(map(as_document, (r for r in rows if r["cluster"] == cluster)), _size(read, cluster)).items()
         for part in parts[:1]
     ]  # fmt: skip
     schema: dict[str, Any] = {
@@ -184,7 +184,8 @@ def _size(read: Reader, cluster: str | None) -> int:
     return max(2, int(read.ask(runs.node_count(cluster))[0]["n"]))
 
 
-def _as_document(row: dict[str, Any]) -> dict[str, Any]:
+def as_document(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of ``questions.rooted`` in the form that ``lemons.risk`` reads."""
     return {
         "id": row["incident_id"], "severity": row["severity"], "root_cause": {"event": row["root_event"], "host": row["root_host"]},
         "jobs": [{"job_id": key} for key in row["jobs"] or []],
