@@ -318,16 +318,17 @@ class OwnDocuments:
         else:
             named = [str(item.get("text") or "") for item in listed if self.read.user in (item.get("users") or ())]
             texts = [_TOLD.sub("Submit again", text) for text in named]
-            if ended and (not named or all(map(self._runs_again, ended))):
-                texts = [
-                    f"You need not submit anything: Slurm queued {'it' if len(ended) == 1 else 'them'} again by itself."
-                ]
+            if ended and all(map(self._runs_again, ended)):
+                them = "it" if len(ended) == 1 else "them"
+                texts = [f"You need not submit anything: Slurm queued {them} again by itself."]
         return [{"text": text, "command": None} for one in texts if (text := self._spoken(one, events))]
 
     def _runs_again(self, run: Row) -> bool:
-        """Is there a later run of the same job?"""
+        """Did Slurm queue the job again, or is there a later run of it?"""
         job = (run["cluster"], run["job_id"])
-        return any((one["cluster"], one["job_id"]) == job and one["attempt"] > run["attempt"] for one in self._own)
+        return str(run["state"]).startswith("REQUEUE") or any(
+            (one["cluster"], one["job_id"]) == job and one["attempt"] > run["attempt"] for one in self._own
+        )
 
     def _title(self, row: Row) -> str:
         return " ".join(str(row[name]) for name in ("root_event", "root_host", "root_device") if row[name]) or str(
