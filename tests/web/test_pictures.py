@@ -191,6 +191,27 @@ def misadvised(store: DuckStore, incidents: list[dict[str, Any]]) -> list[str]:
     return wrong
 
 
+def resubmitted(store: DuckStore, incidents: list[dict[str, Any]]) -> list[str]:
+    """Users who are asked to submit again though each job of theirs that was hurt has completed since."""
+    runs = {
+        run["run_key"]: run
+        for run in store.rows("SELECT run_key, cluster, job_id, attempt, user, state FROM model.runs")
+    }
+    done: dict[tuple[Any, Any], int] = {}
+    for run in runs.values():
+        if run["state"] == "COMPLETED":
+            job = (run["cluster"], run["job_id"])
+            done[job] = max(done.get(job, -1), run["attempt"] or 0)
+    wrong = []
+    for incident in incidents:
+        hurt = [runs[job["job_id"]] for job in incident["jobs"]]
+        for user in {user for item in incident["advice"] for user in item.get("users") or ()}:
+            own = [run for run in hurt if run["user"] == user]
+            if all(done.get((run["cluster"], run["job_id"]), -1) > (run["attempt"] or 0) for run in own):
+                wrong.append(f"{incident['id']}: {user} is asked to submit again")
+    return wrong
+
+
 def untruths(store: DuckStore) -> tuple[int, list[str]]:
     """How many incidents a store has, and what their pictures, numbers and advice say that is not so."""
     client, incidents, wrong = TestClient(create_app(store)), result(store)["incidents"], []
@@ -206,7 +227,9 @@ def untruths(store: DuckStore) -> tuple[int, list[str]]:
         wrong += [f"{name}: {one}" for one in [*found, *misnumbered(page, axis, incident, runs)]]
     names = [incident["id"] for incident in incidents]
     wrong += [f"two incidents are {name}" for name in set(names) if names.count(name) > 1]
-    return len(incidents), wrong + disagreeing(store, incidents) + misadvised(store, incidents)
+    return len(incidents), wrong + disagreeing(store, incidents) + misadvised(store, incidents) + resubmitted(
+        store, incidents
+    )
 
 
 @pytest.mark.parametrize(
