@@ -129,6 +129,10 @@ class OwnDocuments:
 
     def __init__(self, read: OwnRows) -> None:
         self.read = read
+        #: By cluster: the names of events that were looked for, and those that the user may see.
+        self._asked: dict[str | None, set[str]] = {}
+        self._seen: dict[str | None, dict[str, Row]] = {}
+        self._lines: dict[tuple[str, int], Row] = {}
 
     # -- documents -----------------------------------------------------------------------------------------------------
 
@@ -226,9 +230,8 @@ class OwnDocuments:
         asked = [item for item in listed or () if isinstance(item, Mapping)]
         if not asked:
             return []
-        rows = self.read.ask(event_questions.of_names([str(item.get("id")) for item in asked], cluster))
-        seen = {str(found["event_id"]): found for found in rows}
-        output_lines = self._output_lines(item for item in asked if str(item.get("id")) not in seen)
+        self.read_events([asked], cluster)
+        seen, output_lines = self._seen[cluster], self._lines
         out = []
         for item in asked:
             place = (str(item.get("source")), int(item.get("line") or 0))
@@ -240,6 +243,17 @@ class OwnDocuments:
                     [str(found["message"])] if found["source"] in ("job_stdout", "job_stderr") else []
                 )
         return out
+
+    def read_events(self, lists: Iterable[Iterable[Document]], cluster: str | None) -> None:
+        """Reads the lines of documents that the user may see, those of many documents at once; what was read before is not read again."""
+        asked, seen = self._asked.setdefault(cluster, set()), self._seen.setdefault(cluster, {})
+        items = [item for listed in lists for item in listed if str(item.get("id")) not in asked]
+        if not items:
+            return
+        names = list(dict.fromkeys(str(item.get("id")) for item in items))
+        seen |= {str(found["event_id"]): found for found in self.read.ask(event_questions.of_names(names, cluster))}
+        asked.update(names)
+        self._lines |= self._output_lines(item for item in items if str(item.get("id")) not in seen)
 
     def _output_lines(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
         """Lines of the user's own output at the places that a document names."""
