@@ -10,8 +10,8 @@ from correlator.incidents import lemons
 from correlator.model.gauges import GAUGES, Gauge
 from parsers.moments import later
 from store.questions import fleet, measured, runs
-from web.fleet.measures import as_document
 from web.reading import Reader
+from web.rooted import as_document
 from web.shaping import stamp, state_kind, wire
 from web.timerange import Range
 
@@ -37,8 +37,8 @@ _HIGH = {"down": HIGH, "drain": HIGH, "silent": HIGH * 0.7, "busy": HIGH, "up": 
 def strip(states: Sequence[Row], within: Range, newest: datetime | None) -> Row | None:
     """The states of one node (``Reader.node_states``) as bars over a range; None if there are none.
 
-    ``parts``: ``x``, ``wide``, ``high``, ``kind`` and ``words`` of each; ``kinds``: each with ``words`` and ``seconds``. A part of the range in which
-    nobody said a state has no bar: it is not known.
+    ``parts``: ``x``, ``wide``, ``high``, ``kind`` and ``words`` of each; ``kinds``: each with ``words`` and ``seconds``. A part of the range of which no
+    state is reported has no bar: it is not known.
     """
     if not states:
         return None
@@ -84,12 +84,12 @@ def measures(read: Reader, node: Row, end: datetime | None) -> list[Row]:
 
 
 def _measure(gauge: Gauge, rows: Sequence[Row]) -> Row:
-    grown = [row["last"] - row["first"] for row in rows]
+    growth = [row["last"] - row["first"] for row in rows]
     return {
         "name": gauge.name, "unit": gauge.unit, "counter": gauge.counter, "devices": len({row["device"] for row in rows}),
         "last": [min(row["last"] for row in rows), max(row["last"] for row in rows)],
         "all": [min(row["low"] for row in rows), max(row["high"] for row in rows)], "at": max(row["at"] for row in rows),
-        "grew": sum(grown) if min(grown) >= 0 else None,
+        "grew": sum(growth) if min(growth) >= 0 else None,
     }  # fmt: skip
 
 

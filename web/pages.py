@@ -383,7 +383,7 @@ def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None
 def node(request: Request, read: Read, within: Within, name: str) -> HTMLResponse:
     row = read.node(name)
     found, newest = api.about_node(read, row, within), read.newest()
-    past = {
+    past: dict[str, Any] = {
         "strip": node_history.strip(found["states"], within, newest), "families": node_history.families(read, row),
         "measures": node_history.measures(read, row, within.end or newest),
     }  # fmt: skip

@@ -89,7 +89,7 @@ _JOBS = re.compile(r"(?i)\bjobs?(?:id)?[\s=#:]*((?:\d[\w@#:.\-]*(?:,\s*|\s+and\s
 _SETTING = re.compile(r"\b[A-Z][A-Za-z]+=\d+(?:\.\d+)?\b")
 _LISTED = re.compile(r"\s*\([^()]*\)")
 #: How an operator's advice names the users to inform.
-_TOLD = re.compile(r"^Tell .*? to submit again")
+_TO_USERS = re.compile(r"^Tell .*? to submit again")
 _UID = re.compile(r"(?i)\b(uid|gid)[ =:]*\d+")
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.@~-]+/)*[\w.@~-]+")
 #: Folders of the system; any other folder may be a user's.
@@ -331,7 +331,7 @@ class OwnDocuments:
             texts = [str(item.get("text") or "") for item in listed if not item.get("users")]
         else:
             named = [str(item.get("text") or "") for item in listed if self.read.user in (item.get("users") or ())]
-            texts = [_TOLD.sub("Submit again", text) for text in named]
+            texts = [_TO_USERS.sub("Submit again", text) for text in named]
             if ended and all(map(self._runs_again, ended)):
                 them = "it" if len(ended) == 1 else "them"
                 texts = [f"You need not submit anything: Slurm queued {them} again by itself."]
