@@ -19,6 +19,7 @@ from test_web_visible import DRAWN
 from web.app import create_app
 from web.axis import document_range
 from web.axis_ends import first_evidence, hops_of
+from web.chain import table_rows
 
 BEGAN = datetime.fromisoformat(DAY + "03:00:00")
 NODES = [f"m{n:02d}" for n in range(9)]
@@ -87,6 +88,14 @@ def test_t0_of_a_crashed_daemon_is_its_death_and_not_its_restart() -> None:
         "without a cause, the first event"
     )
     assert first_evidence({}, []) is None
+
+
+def test_the_table_counts_from_the_t0_of_the_axis() -> None:
+    told = document([step(("switch.outage", -600, None, "s1", None), ("nic.link_down", 0, "a", "n1", None))], a=0)
+    told["events"][0] |= {"role": "cause", "event": "nic.link_down"}
+    begun = document_range(told, {"start": T0, "end": T0})[0]
+    ((_, _, since, _),) = table_rows(told)
+    assert since == (T0 - begun).total_seconds() == 600.5
 
 
 def test_lines_that_come_days_late_do_not_stretch_the_picture(store: Any) -> None:
