@@ -102,7 +102,8 @@ document.addEventListener('click', event => {
 
 document.addEventListener('keydown', event => {
   const inText = event.target.closest?.('input, textarea, select, [contenteditable]');
-  if (event.key.toLowerCase() === 'k' && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey && !inText) {
+  const control = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+  if (control && event.key === 'k' && !inText) {
     event.preventDefault();
     open('search');
   }

@@ -3,7 +3,7 @@
 import { visible } from './visible.js';
 
 const MOST = 40;
-const BUTTONS = 'main .acts a, main .acts button, main .acts form button, #top [data-do]:not([data-do=search], #burger)';
+const BUTTONS = 'main .acts a, main .acts button, #top [data-do]:not([data-do=search], #burger)';
 
 /** Everything that can be chosen: words, a hint, and the element that does it. */
 function commands() {
@@ -65,7 +65,9 @@ class Palette {
   /** Nothing is chosen until an arrow is pressed: Enter searches as before. */
   choose(n) {
     this.chosen = n;
-    for (const [place, option] of [...this.list.children].entries()) option.setAttribute('aria-selected', String(place === n));
+    for (const [place, option] of [...this.list.children].entries()) {
+      option.setAttribute('aria-selected', String(place === n));
+    }
     if (n < 0) this.input.removeAttribute('aria-activedescendant');
     else this.input.setAttribute('aria-activedescendant', `command-${n}`);
     this.list.children[n]?.scrollIntoView({ block: 'nearest' });
