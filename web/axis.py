@@ -13,7 +13,7 @@ from typing import Any
 
 from correlator.facts.registry import kind_of
 from parsers.moments import later
-from web.axis_ends import End, Hop, first_cause, hops_of, mark_of, moments
+from web.axis_ends import SECOND_S, End, Hop, first_evidence, hops_of, mark_of, moments
 from web.chain import chain_steps, step_numbers
 from web.folds import ALIKE, folds
 from web.glyphs import glyph_of
@@ -206,6 +206,21 @@ def add_steps(builder: Builder, hops: Iterable[Hop], jobs: dict[str, Row]) -> No
                 builder.marks.append(mark_of(end, fact_lane(builder, end, jobs), builder.t0, jobs.get(str(end.run))))
 
 
+def add_ended(builder: Builder, doc: Row, jobs: dict[str, Row]) -> None:
+    """The ends of runs that the incident ended and that no step leads to: other parts of a heterogeneous job."""
+    seen = {item["id"] for item in builder.marks}
+    for key in (str(job.get("job_id")) for job in doc.get("jobs") or []):
+        run = jobs.get(key)
+        if run is None or not run.get("end") or f"run:{key}" in seen:
+            continue
+        kind, last = (
+            f"run.{str(run.get('state')).split(' ')[0].lower()}",
+            later(run["end"], timedelta(seconds=SECOND_S)),
+        )
+        end = End(kind, None, None, key, f"job {key} ended", "effect", run["end"], last, None)
+        builder.marks.append(mark_of(end, job_lane(builder, key, jobs), builder.t0, run))
+
+
 def fact_lane(builder: Builder, end: End, jobs: dict[str, Row]) -> str:
     """The lane of a fact, by its kind."""
     if end.run is not None:
@@ -288,8 +303,7 @@ def document_range(doc: Row, row: Row) -> tuple[datetime, datetime, datetime]:
     times += moments(hops)
     if not times:
         raise ValueError("no event of this incident has a time")
-    causes = [moment(item.get("time")) for item in doc.get("events") or [] if item.get("role") == "cause"]
-    t0 = min([found for found in [*causes, first_cause(hops)] if found] or events or times)
+    t0 = first_evidence(doc, hops) or min(times)
     low, high = min(times), max(times)
     room = max((high - low) * 0.06, timedelta(seconds=1))
     return t0, later(low, -room), later(high, room)
@@ -318,6 +332,7 @@ def build(
             builder.marks.append(found)
     hops = hops_of(doc)
     add_steps(builder, hops, known)
+    add_ended(builder, doc, known)
     settle_ends(builder)
     name_parts(builder, doc, known)
     add_states(builder, states, end)

@@ -43,6 +43,11 @@ class End:
     line: Row | None = None
 
     @property
+    def fact(self) -> tuple[str | None, ...]:
+        """What it is about, the same in all steps."""
+        return (self.kind, self.host, self.device, self.run, self.shown_by)
+
+    @property
     def ends_run(self) -> bool:
         return self.run is not None and self.kind.startswith("run.")
 
@@ -83,14 +88,19 @@ def hops_of(document: Row) -> list[Hop]:
     Steps are left out if nothing tells when they began or ended.
     """
     events = {str(event.get("id")): event for event in document.get("events") or []}
+    pairs = [
+        (step, *(_end(step, side, events) for side in ("cause", "effect"))) for step in document.get("chain") or []
+    ]
+    # One line represents both: it is the effect's, in all steps of the cause.
+    alike = {c.fact for _, c, e in pairs if c and e and c.line is not None and not c.ends_run and c.id == e.id}
     known: dict[str, End] = {}
     hops = []
-    for step in document.get("chain") or []:
-        cause, effect = (_end(step, side, events) for side in ("cause", "effect"))
+    for step, cause, effect in pairs:
         if cause is None or effect is None:
             continue
-        if cause.line is not None and not cause.ends_run and cause.id == effect.id:
-            cause.line = None  # one line represents both
+        for end in (cause, effect):
+            if end.fact in alike and (end is cause or effect.fact != cause.fact):
+                end.line = None
         # A fact has one mark, however many steps begin or end with it.
         hops.append(Hop(step, known.setdefault(cause.id, cause), known.setdefault(effect.id, effect)))
     _in_order(hops)
@@ -161,3 +171,10 @@ def first_cause(hops: Iterable[Hop]) -> datetime | None:
     hops = list(hops)
     effects = {hop.effect.id for hop in hops}
     return min((hop.cause.at for hop in hops if hop.cause.id not in effects), default=None)
+
+
+def first_evidence(document: Row, hops: Iterable[Hop]) -> datetime | None:
+    """T0, from which times are counted: when the first cause was, else the first event; None if no event has a time."""
+    events = [(item.get("role"), moment(item.get("time"))) for item in document.get("events") or []]
+    causes = [first_cause(hops), *(when for role, when in events if role == "cause")]
+    return min(filter(None, causes), default=None) or min((when for _, when in events if when), default=None)

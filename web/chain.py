@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from correlator.facts.registry import kind_of
-from web.axis_ends import Hop, hops_of
+from web.axis_ends import Hop, first_evidence, hops_of
 from web.lags import Lag, lag_of
 from web.shaping import between
 from web.timerange import rfc3339
@@ -82,8 +82,8 @@ TABLE_ROWS = 500
 
 
 def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | None, float | None, Lag | None]]:
-    """The incident's events in order of time, each with the step that leads to it, its seconds after the first cause and the
-    step's lag as it is drawn.
+    """The incident's events in order of time, each with the step that leads to it, its seconds after T0 of the time axis and
+    the step's lag as it is drawn.
 
     If there are more than ``most``, those of the chain are chosen first, then the earliest.
     """
@@ -96,10 +96,10 @@ def table_rows(document: Row, most: int = TABLE_ROWS) -> list[tuple[Row, Row | N
         chained = [str(item.get("id")) in steps or str(item.get("id")) in causes for item in events]
         places = sorted(range(len(events)), key=lambda place: (not chained[place], place))[:most]
         events = [events[place] for place in sorted(places)]
-    t0 = next((item.get("time") for item in events if item.get("role") == "cause"), None)
-    lags = {id(hop.step): lag_of(hop) for hop in hops_of(document)}
+    hops = hops_of(document)
+    t0, lags = first_evidence(document, hops), {id(hop.step): lag_of(hop) for hop in hops}
     rows = [(item, steps.get(str(item.get("id")))) for item in events]
-    return [(item, step, between(t0, item.get("time")) if t0 else None, lags.get(id(step))) for item, step in rows]
+    return [(item, step, between(t0, item.get("time")), lags.get(id(step))) for item, step in rows]
 
 
 def step_numbers(steps: Iterable[Row]) -> dict[int, int]:

@@ -10,10 +10,8 @@ from urllib.parse import unquote
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from correlator.incidents import lemons
 from correlator.learning import feedback
-from store.questions import incidents as incident_questions
-from store.questions import runs
+from web import node_history
 from web.access.audit import address_of, audit_of
 from web.access.authentication import asking
 from web.api import Read
@@ -103,19 +101,4 @@ def everything(
 @router.get("/nodes/{name}/risk", tags=["nodes"])
 def risk(read: Read, name: str) -> dict[str, Any]:
     """Incidents rooted on a node per family of faults, beside the count of an ordinary node of the cluster."""
-    node = read.node(name)
-    host, cluster = node["host"], node["cluster"]
-    incidents = [json.loads(row["document"]) for row in read.ask(incident_questions.documents(cluster))]
-    nodes = int(read.ask(runs.node_count(cluster))[0]["n"])
-    families = lemons.risk(incidents, max(nodes, 2)).get(host, [])
-    recent = [
-        {"id": i["id"], "start": i["start"], "title": i.get("title"), "event": i["root_cause"]["event"]}
-        for i in sorted(incidents, key=lambda i: (i["start"], i["id"]), reverse=True)
-        if i["root_cause"]["host"] == host
-    ]
-    return {
-        "node": node["name"],
-        "lemon": any(f["lemon"] for f in families),
-        "families": families,
-        "incidents": recent[:50],
-    }
+    return node_history.risk(read, read.node(name))

@@ -33,6 +33,7 @@ from web import (
     job_environment,
     job_files,
     job_software,
+    node_history,
     pace,
     replays,
     shared,
@@ -381,11 +382,15 @@ def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None
 @router.get("/nodes/{name}", response_class=HTMLResponse)
 def node(request: Request, read: Read, within: Within, name: str) -> HTMLResponse:
     row = read.node(name)
-    found = api.about_node(read, row, within)
+    found, newest = api.about_node(read, row, within), read.newest()
+    past: dict[str, Any] = {
+        "strip": node_history.strip(found["states"], within, newest), "families": node_history.families(read, row),
+        "measures": node_history.measures(read, row, within.end or newest),
+    }  # fmt: skip
     found["states"] = found["states"][::-1]
     drains = read.drains(row, within.start, within.end)
     fit = fitness.fitness_of(fitness.memory_of(request), row)
-    return render(request, "node.html", row=row, fit=fit, nav="nodes", drains=drains, **found)
+    return render(request, "node.html", row=row, fit=fit, nav="nodes", drains=drains, **past, **found)
 
 
 @router.get("/reports", response_class=HTMLResponse)

@@ -159,7 +159,7 @@ THERMAL = Kind(
     witnesses=("telemetry",),
     brief="GPU throttled by heat", component="gpu", cause=_HOT,
     variant=lambda fact: _HOT_BY_ITS_COOLING if fact.attrs.get(COOLING) else None,
-    measured=lambda fact: f"telemetry saw {len(fact.attrs.get(GPUS, ()))} GPUs held back by heat", gauges=("temperature", "clock"),
+    measured=lambda fact: f"telemetry saw {len(fact.attrs.get(GPUS, ()))} GPUs held back by heat", gauges=("temperature", "clock", "power"),
 )  # fmt: skip
 
 #: One memory fault is reported by several of these; 48/94/95/140 name the fault, 63/64 its repair.

@@ -51,7 +51,10 @@ def gather(world: World, weigher: Weigher, verdicts: list[Verdict]) -> list[Inci
     complaints = _complaints(world)
     for incident in incidents:
         _join_repeats(complaints, incident, taken)
-    incidents += _unsuffered(world, weigher, complaints, taken, _Machines(world, incidents))
+    # One restart of slurmctld is several facts: what hurt a job and what hurt nobody are one incident, by its name.
+    named = {incident.id for incident in incidents}
+    unsuffered = _unsuffered(world, weigher, complaints, taken, _Machines(world, incidents))
+    incidents += [incident for incident in unsuffered if incident.id not in named]
     _slowed(world, weigher, incidents)
     _leave_open(incidents, verdicts)
     limits = Limits(world)

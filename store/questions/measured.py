@@ -1,4 +1,4 @@
-"""Measurements of one host as the time axis draws them."""
+"""Measurements of one host, as the time axis draws them and as the page of a node lists them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Float, Select, cast, func, select
 
-from store.functions import const, epoch, in_order, one_of, same
+from store.functions import const, epoch, first_by, in_order, last_by, one_of, same
 from store.tables import METRICS
 
 
@@ -29,4 +29,21 @@ def in_bins(
             metrics.time <= end, metrics.value.is_not(None),
         )
         .group_by(metrics.device, number)
+    )  # fmt: skip
+
+
+def latest(cluster: str | None, host: str, names: Collection[str], start: datetime, end: datetime) -> Select[Any]:
+    """Per metric and device of a host in a range: the ``first`` and ``last`` value, the lowest, the highest, and the time ``at`` of the last."""
+    metrics = METRICS.c
+    return in_order(
+        select(
+            metrics.metric, metrics.device, first_by(metrics.value, metrics.time).label("first"),
+            last_by(metrics.value, metrics.time).label("last"), func.min(metrics.value).label("low"),
+            func.max(metrics.value).label("high"), func.max(metrics.time).label("at"),
+        )
+        .where(
+            same(metrics.cluster, cluster), metrics.host == host, one_of(metrics.metric, names), metrics.time > start,
+            metrics.time <= end, metrics.value.is_not(None),
+        )
+        .group_by(metrics.metric, metrics.device)
     )  # fmt: skip

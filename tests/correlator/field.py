@@ -149,9 +149,8 @@ def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation
     return Situation(name, (*ALIVE, *lines), *more, **rest)
 
 
-def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
-    """All situations in one store, each as a cluster of its own: with the verdicts of its jobs in order."""
-    reported = list(reported)
+def tables_of(reported: list[Situation]) -> dict[str, pl.DataFrame]:
+    """All situations as rows for one store, each as a cluster of its own."""
     made = [_case(s, n) for n, s in enumerate(reported)]
     rest = {}
     for table in ("states", "boots"):
@@ -160,9 +159,15 @@ def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, lis
         ]
         name = {"states": "node_states"}.get(table, table)
         rest[name] = frame(name, rows)
+    tables = situations.tables_of(made, line_parser())
+    return {**tables, **rest, "jobs": _accounted(reported, tables["jobs"])}
+
+
+def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
+    """All situations in one store: with the verdicts of their jobs in order."""
+    reported = list(reported)
     with open_store(None) as store:
-        tables = situations.tables_of(made, line_parser())
-        store.add({**tables, **rest, "jobs": _accounted(reported, tables["jobs"])})
+        store.add(tables_of(reported))
         found = {c.cluster: c for c in correlate(store, settings={"SlurmdTimeout": "300"})}
     out = {}
     for n, s in enumerate(reported):

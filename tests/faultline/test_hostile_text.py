@@ -77,6 +77,23 @@ def test_pages_and_reports_show_escapes(client: TestClient) -> None:
     assert reported >= 2
 
 
+def test_names_of_dashboards_panels_and_saved_queries_show_escapes(data: Path, tmp_path: Path) -> None:
+    name = HOSTILE.partition(" @channel")[0]  # a title has at most 120 characters
+    title = json.dumps(name)  # TOML writes these signs as JSON does
+    (tmp_path / "boards").mkdir()
+    (tmp_path / "queries").mkdir()
+    panel = f"title = {title}\n[[panel]]\ntitle = {title}\nkql = 'Logs | project Host, Message, File'\n"
+    (tmp_path / "boards" / "hostile.toml").write_text(panel)
+    (tmp_path / "queries" / "hostile.kql").write_text(f"// title: {name}\nLogs | take 1\n", encoding="utf-8")
+    settings = {"data": str(data), "dashboards": [str(tmp_path / "boards")], "queries": [str(tmp_path / "queries")]}
+    with open_store(data) as store:
+        client = TestClient(build_app(Service(validate(settings, "test"), store)))
+        for address in ("/dashboards", "/dashboards/hostile", "/dashboards/hostile?tables=yes", "/explore"):
+            page = client.get(address, headers={"accept": "text/html"})
+            assert page.status_code == 200 and shown_badly(page.text) == set(), address
+            assert "<script>alert" not in page.text and "\\u202e" in page.text, address
+
+
 @pytest.mark.parametrize("text", ["\\r=1+1", "a\\r=1+1", "=1+1", "\\t=1+1"])
 def test_no_row_of_a_csv_begins_with_a_formula(data: Path, text: str, capfd: pytest.CaptureFixture[str]) -> None:
     """A spreadsheet interprets a bare CR as the end of a row; so does universal newline reading."""

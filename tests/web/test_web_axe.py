@@ -90,6 +90,11 @@ def test_axe_finds_nothing_in_a_dialog_or_on_a_narrow_screen(look: Any, axe: str
     page = eyes.open("/")
     page.keyboard.press("?")
     assert page.locator("dialog[open]").count() == 1 and judged(page, axe) == []
+    page = eyes.open("/incidents/I1")
+    page.keyboard.press("/")
+    page.wait_for_selector("#commands [role=option]")
+    page.keyboard.press("ArrowDown")
+    assert judged(page, axe) == []
 
 
 def test_axe_finds_a_picture_without_words(look: Any, axe: str) -> None:

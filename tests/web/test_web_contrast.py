@@ -24,6 +24,14 @@ SHEETS = """[...document.querySelectorAll('.top .drop')].map(drop => {
     drop.open = false;
     return left >= 0 && right <= innerWidth;
 })"""
+#: Headings of panels that something else covers though they are in the middle of the window.
+COVERED = """() => [...document.querySelectorAll('main section h2')].filter(head => {
+    if (!head.checkVisibility()) return false;
+    head.scrollIntoView({ block: 'center', behavior: 'instant' });
+    const { left, top, width, height } = head.getBoundingClientRect();
+    const there = document.elementFromPoint(left + Math.min(width, 20) / 2, top + height / 2);
+    return !there || !head.closest('section').contains(there);
+}).map(head => head.textContent)"""
 #: Widths between a phone and a wide screen.
 BETWEEN = (1280, 1024, 768, 720)
 PAGES = ("/", "/incidents/I1", "/incidents/I0", "/jobs", "/jobs/15", "/jobs/16", "/nodes", "/nodes/gpu02", "/repairs", "/fleet?incident=I1", "/sources", "/reports",
@@ -75,6 +83,7 @@ def test_every_page_fits_is_quiet_and_can_be_read(look: Any, theme: str, width: 
         eyes.shoot(f"{re.sub('[^a-zA-Z0-9]+', '-', path).strip('-') or 'home'}-{width}-{theme}")
         found = page.evaluate(MEASURE, [TEXT, LARGE])
         assert found["count"] > 10 and found["bad"] == [], path
+        assert page.evaluate(COVERED) == [], path
         if width > max(BETWEEN):
             for less in BETWEEN:  # half a screen, a tablet, and where the bar is as wide as the window
                 page.set_viewport_size({"width": less, "height": 900})
@@ -89,6 +98,13 @@ def test_what_measures_finds_a_text_that_cannot_be_read(look: Any) -> None:
     page.evaluate("document.querySelector('h1').style.color = '#c8c8c8'")
     found = page.evaluate(MEASURE, [TEXT, LARGE])
     assert len(found["bad"]) == 1 and found["bad"][0][0].startswith("H1")
+
+
+@pytest.mark.browser
+def test_a_long_list_covers_no_other_panel(look: Any, dense_site: str) -> None:
+    page = look(at=dense_site).open("/nodes/gpu01")
+    assert page.evaluate("document.querySelector('.log').offsetHeight") > 3000
+    assert page.evaluate(COVERED) == []
 
 
 def tokens(theme: str) -> dict[str, str]:

@@ -53,9 +53,12 @@ class OwnReader(Reader):
         return row
 
     def incident(self, incident_id: str) -> Row:
+        return self._incident(incident_id, OwnDocuments(self))
+
+    def _incident(self, incident_id: str, own_documents: OwnDocuments) -> Row:
         row = super().incident(incident_id)
         whole = self._whole.one(incident_questions.document(row["incident_id"], row["cluster"]))
-        shown = OwnDocuments(self).incident(row, document(whole["document"] if whole else None))
+        shown = own_documents.incident(row, document(whole["document"] if whole else None))
         row["document"] = shown | {"recurrence": row["document"].get("recurrence") or []}
         return row
 
@@ -64,13 +67,22 @@ class OwnReader(Reader):
         own_documents = OwnDocuments(self)
         met = {row["incident_id"] for row in self.ask(incident_questions.NAMES)}
         judged = {str(run["own_key"]): run for run in self.ask(runs.judged(self._runs()))}
+        clusters = {run["cluster"] for run in judged.values()}
+        if len(clusters) == 1:  # the lines of all documents at once
+            met_documents = [one for one in whole["incidents"] if one["id"] in met]
+            keys = {str(run["run_key"]) for run in judged.values()}
+            judged_documents = [one for key, one in whole["verdicts"].items() if key in keys]
+            lists = [one.get("events") or [] for one in met_documents] + [
+                one.get("evidence") or [] for one in judged_documents
+            ]
+            own_documents.read_events(lists, next(iter(clusters)))
         of_whole = self._whole.ask(runs.of_user(run_names.named_runs(self._whole), self.user))
         verdicts = {
             str(judged[name["own_key"]]["run_key"]): own_documents.verdict(judged[name["own_key"]], whole["verdicts"][name["run_key"]])
             for name in of_whole if name["own_key"] in judged and name["run_key"] in whole["verdicts"]
         }  # fmt: skip
         incidents = [
-            {**self.incident(one["id"])["document"], "detected_at": one.get("detected_at")}
+            {**self._incident(one["id"], own_documents)["document"], "detected_at": one.get("detected_at")}
             for one in whole["incidents"] if one["id"] in met
         ]  # fmt: skip
         return {"format": whole["format"], "incidents": incidents, "verdicts": verdicts, "lemons": []}

@@ -13,13 +13,15 @@ it names no job, account or path of others.
 | events | visible ones: lines about the user's own runs; about hardware of their nodes, switches, the root |
 | chain | steps to visible events: edge, delay, window, settings of Slurm; no step of others' jobs, hit_count and spared_count without their names |
 | spans | of the hosts above |
-| title, headline, grounds, doubts, waits_for, rivals, advice | the sentences that name no other user's job, account or path |
+| title, headline, grounds, doubts, waits_for, rivals | the sentences that name no other user's job, account or path |
+| advice | what the user can do: submit again, or that Slurm queued the job again; nothing that is for those who run the cluster |
 | gpu_hours_lost and every other field | withheld |
 
 | of a verdict on an own run | is shown |
 |---|---|
 | category, incident_id, confidence, final, final_at, your_code, state, user, name, nodes, gpus, start, end, root_cause | unchanged |
-| headline, summary, grounds, doubts, waits_for, rivals, advice, change_my_mind | as an incident's sentences; the run's own output is quoted whole |
+| headline, summary, grounds, doubts, waits_for, rivals, change_my_mind | as an incident's sentences; the run's own output is quoted whole |
+| advice | as an incident's; without an incident the whole, but no commands |
 | chain, evidence | as chain and events above |
 
 | of a replay | is shown |
@@ -35,7 +37,7 @@ Of another SlurmdTimeout are shown the jobs that are the user's own, and their n
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -86,6 +88,8 @@ _JOBS = re.compile(r"(?i)\bjobs?(?:id)?[\s=#:]*((?:\d[\w@#:.\-]*(?:,\s*|\s+and\s
 #: What a window rests on: settings of Slurm, "SlurmdTimeout=300".
 _SETTING = re.compile(r"\b[A-Z][A-Za-z]+=\d+(?:\.\d+)?\b")
 _LISTED = re.compile(r"\s*\([^()]*\)")
+#: How an operator's advice names the users to inform.
+_TO_USERS = re.compile(r"^Tell .*? to submit again")
 _UID = re.compile(r"(?i)\b(uid|gid)[ =:]*\d+")
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.@~-]+/)*[\w.@~-]+")
 #: Folders of the system; any other folder may be a user's.
@@ -125,6 +129,10 @@ class OwnDocuments:
 
     def __init__(self, read: OwnRows) -> None:
         self.read = read
+        #: By cluster: the names of events that were looked for, and those that the user may see.
+        self._asked: dict[str | None, set[str]] = {}
+        self._seen: dict[str | None, dict[str, Row]] = {}
+        self._lines: dict[tuple[str, int], Row] = {}
 
     # -- documents -----------------------------------------------------------------------------------------------------
 
@@ -148,6 +156,7 @@ class OwnDocuments:
                 for item in document.get("unaffected_jobs") or () if item.get("job_id") in self._own_keys(row["cluster"])
             ],
             "events": events, "chain": self._chain(document.get("chain"), events, hosts),
+            "advice": self._advice(document, events, [ours[item["job_id"]] for item in jobs]),
             "spans": [
                 _picked(item, _SPAN) | {"text": self._spoken(item.get("text"), events)}
                 for item in document.get("spans") or ()
@@ -167,6 +176,7 @@ class OwnDocuments:
             "headline": self._spoken(document.get("headline"), events), "summary": self._spoken(document.get("summary"), events),
             "change_my_mind": self._spoken(document.get("change_my_mind"), events),
             "chain": self._chain(document.get("chain"), events, hosts), "evidence": events,
+            "advice": self._advice(document, events, [row] if document.get("incident_id") else None),
         }  # fmt: skip
 
     def replay(self, row: Row, document: Document) -> Row:
@@ -220,9 +230,8 @@ class OwnDocuments:
         asked = [item for item in listed or () if isinstance(item, Mapping)]
         if not asked:
             return []
-        rows = self.read.ask(event_questions.of_names([str(item.get("id")) for item in asked], cluster))
-        seen = {str(found["event_id"]): found for found in rows}
-        output_lines = self._output_lines(item for item in asked if str(item.get("id")) not in seen)
+        self.read_events([asked], cluster)
+        seen, output_lines = self._seen[cluster], self._lines
         out = []
         for item in asked:
             place = (str(item.get("source")), int(item.get("line") or 0))
@@ -234,6 +243,17 @@ class OwnDocuments:
                     [str(found["message"])] if found["source"] in ("job_stdout", "job_stderr") else []
                 )
         return out
+
+    def read_events(self, lists: Iterable[Iterable[Document]], cluster: str | None) -> None:
+        """Reads the lines of documents that the user may see, those of many documents at once; what was read before is not read again."""
+        asked, seen = self._asked.setdefault(cluster, set()), self._seen.setdefault(cluster, {})
+        items = [item for listed in lists for item in listed if str(item.get("id")) not in asked]
+        if not items:
+            return
+        names = list(dict.fromkeys(str(item.get("id")) for item in items))
+        seen |= {str(found["event_id"]): found for found in self.read.ask(event_questions.of_names(names, cluster))}
+        asked.update(names)
+        self._lines |= self._output_lines(item for item in items if str(item.get("id")) not in seen)
 
     def _output_lines(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
         """Lines of the user's own output at the places that a document names."""
@@ -290,7 +310,7 @@ class OwnDocuments:
         return shown | {"device": None} if _FOLDER.search(str(shown.get("device"))) else shown
 
     def _sentences(self, document: Document, events: list[Row]) -> Row:
-        """Grounds, doubts, reasons to wait, rivals and advice without withheld sentences."""
+        """Grounds, doubts, reasons to wait and rivals without withheld sentences."""
         lists = {
             name: [text for one in document.get(name) or () if (text := self._spoken(one, events))]
             for name in ("grounds", "doubts", "waits_for")
@@ -299,12 +319,30 @@ class OwnDocuments:
             {**_picked(item, ("host",)), "device": None, "cause": cause, "rejected": self._spoken(item.get("rejected"), events)}
             for item in document.get("rivals") or () if (cause := self._spoken(item.get("cause"), events))
         ]  # fmt: skip
-        advice = [
-            {"text": text, "command": self._spoken(item.get("command"), events) or None}
-            for item in document.get("advice") or ()
-            if set(item.get("users") or ()) <= {self.read.user} and (text := self._spoken(item.get("text"), events))
-        ]
-        return {**lists, "rivals": rivals, "advice": advice}
+        return {**lists, "rivals": rivals}
+
+    def _advice(self, document: Document, events: list[Row], ended: Sequence[Row] | None) -> list[Row]:
+        """What this user can do. ``ended``: the user's runs that the incident ended; None if no incident is to blame.
+
+        The other advice of an incident is for those who run the cluster: commands that a user may not give.
+        """
+        listed = [item for item in document.get("advice") or () if isinstance(item, Mapping)]
+        if ended is None:
+            texts = [str(item.get("text") or "") for item in listed if not item.get("users")]
+        else:
+            named = [str(item.get("text") or "") for item in listed if self.read.user in (item.get("users") or ())]
+            texts = [_TO_USERS.sub("Submit again", text) for text in named]
+            if ended and all(map(self._runs_again, ended)):
+                them = "it" if len(ended) == 1 else "them"
+                texts = [f"You need not submit anything: Slurm queued {them} again by itself."]
+        return [{"text": text, "command": None} for one in texts if (text := self._spoken(one, events))]
+
+    def _runs_again(self, run: Row) -> bool:
+        """Did Slurm queue the job again, or is there a later run of it?"""
+        job = (run["cluster"], run["job_id"])
+        return str(run["state"]).startswith("REQUEUE") or any(
+            (one["cluster"], one["job_id"]) == job and one["attempt"] > run["attempt"] for one in self._own
+        )
 
     def _title(self, row: Row) -> str:
         return " ".join(str(row[name]) for name in ("root_event", "root_host", "root_device") if row[name]) or str(

@@ -55,7 +55,8 @@ function open(id) {
   const dialog = document.getElementById(id);
   if (!dialog) return; // who sees only their own jobs searches nothing else
   if (!dialog.open) dialog.showModal();
-  dialog.querySelector('input')?.select();
+  dialog.querySelector('input[type=search]')?.select();
+  if (id === 'search') import('./palette.js').then(({ palette }) => palette(dialog));
 }
 
 function menu(button) {
@@ -100,6 +101,12 @@ document.addEventListener('click', event => {
 });
 
 document.addEventListener('keydown', event => {
+  const inText = event.target.closest?.('input, textarea, select, [contenteditable]');
+  const control = (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+  if (control && event.key === 'k' && !inText) {
+    event.preventDefault();
+    open('search');
+  }
   if (typing(event)) return;
   if (event.key === '/') {
     event.preventDefault();

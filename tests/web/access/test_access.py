@@ -322,7 +322,9 @@ def test_an_incident_names_nobody_else_whom_it_hurt(store: Door) -> None:
     row = asked.incident("I-6fca6f7277")
     kept = OwnDocuments(asked).incident(row, reported)
     assert [(job["job_id"], job["user"], job["name"]) for job in kept["jobs"]] == [("15", "alice", "hit")]
-    assert kept["other_jobs_count"] == 1 and len(kept["advice"]) == len(whole["advice"]) > 0
+    assert kept["other_jobs_count"] == 1 and len(whole["advice"]) > 0
+    hers = ["Submit again: the code was not at fault.", "Submit again."]
+    assert [(item["text"], item["command"]) for item in kept["advice"]] == [(text, None) for text in hers]
     assert not {"bob", "secret", "of tomorrow", "16"} & set(re.findall(r"[\w ]+", json.dumps(kept)))
     assert (
         kept["title"]

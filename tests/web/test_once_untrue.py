@@ -1,0 +1,173 @@
+"""What pages once showed that was not so, and that no other test holds (docs/incidents.md)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+import fixture
+import pytest
+from around import DAY, insert
+from fastapi.testclient import TestClient
+from serving import serve
+from test_axis_ends import T0, document, step
+from test_web_browser import until
+from test_web_visible import DRAWN
+
+from web.app import create_app
+from web.axis import document_range
+from web.axis_ends import first_evidence, hops_of
+from web.chain import table_rows
+
+BEGAN = datetime.fromisoformat(DAY + "03:00:00")
+NODES = [f"m{n:02d}" for n in range(9)]
+#: Seconds: how late the line of a node without network came.
+LATE_S = 251_616
+
+
+def moment(seconds: float) -> str:
+    return (BEGAN + timedelta(seconds=seconds)).isoformat(timespec="microseconds") + "Z"
+
+
+def states(store: Any) -> None:
+    """All nodes go down; only three of them were known before that, as idle."""
+    for n, host in enumerate(NODES):
+        rows = [(30, "DOWN")] + ([(-60, "IDLE")] if n < 3 else [])
+        for second, state in rows:
+            insert(store.con, "model.node_states", {
+                "time": BEGAN + timedelta(seconds=second), "cluster": "mini", "host": host, "state": state, "source": "sacctmgr",
+            })  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def store() -> Any:
+    """A switch takes nine nodes; a job ends after what opens; a line comes three days late."""
+    store = fixture.build()
+    states(store)
+    insert(store.con, "model.runs", {
+        "run_key": "77", "cluster": "mini", "job_id": 77, "attempt": 0, "name": "long", "state": "FAILED", "nodes": NODES[:1], "user": "alice",
+        "node_list": NODES[0], "start": BEGAN - timedelta(seconds=100), "end": BEGAN + timedelta(seconds=500),
+    })  # fmt: skip
+    insert(store.con, "model.runs", {
+        "run_key": "78", "cluster": "mini", "job_id": 78, "attempt": 0, "state": "CANCELLED", "nodes": [], "user": "alice",
+        "submit": BEGAN, "end": BEGAN + timedelta(seconds=5),
+    })  # fmt: skip
+    events = [
+        {"id": "root", "time": moment(0), "host": "leaf03", "event": "switch.reboot", "layer": "switch", "device": "leaf03", "role": "cause",
+         "message": "switch.reboot", "source": "leaf03/syslog", "line": 1, "received_time": moment(LATE_S)},
+        *({"id": f"d{n}", "time": moment(30), "host": "ctl", "event": "slurm.node_down", "layer": "node", "device": host, "role": "effect",
+           "message": f"Nodes {host} not responding, setting DOWN", "source": "ctl/slurmctld.log", "line": 10 + n} for n, host in enumerate(NODES)),
+    ]  # fmt: skip
+    chain = [{"cause": "root", "effect": f"d{n}", "edge": "E03", "effect_fact": "node.down", "lag_s": 30.0} for n in range(len(NODES))]  # fmt: skip
+    late = [{"layer": "kernel", "host": "leaf03", "kind": "late", "text": "lines came late", "start": moment(0), "end": moment(LATE_S)}]  # fmt: skip
+    insert(store.con, "model.incidents", {
+        "incident_id": "I7", "cluster": "mini", "start": BEGAN, "end": BEGAN + timedelta(seconds=600), "severity": "impact",
+        "category": "infra.network", "root_event": "switch.failure", "root_host": "leaf03",
+        "document": json.dumps({"title": "leaf03 failed", "events": events, "chain": chain, "spans": late, "hosts": ["leaf03", *NODES],
+                                "unaffected_jobs": [{"job_id": "77", "state": "FAILED", "why": "ended later"}]}),
+    })  # fmt: skip
+    return store
+
+
+@pytest.fixture(scope="module")
+def once(store: Any) -> Iterator[str]:
+    yield from serve(store)
+
+
+def test_t0_of_a_crashed_daemon_is_its_death_and_not_its_restart() -> None:
+    told = document([step(("slurmd.outage", 0, "restart", "n1", None), ("node.down", 388, "b", "ctl", None))], restart=671, b=388)  # fmt: skip
+    told["events"][0]["role"] = "recovery"
+    begun = first_evidence(told, hops_of(told))
+    assert begun is not None and abs((begun - T0).total_seconds()) <= 0.5
+    row = {"start": T0, "end": T0 + timedelta(seconds=671)}
+    assert document_range(told, row)[0] == begun
+    told["events"] = [{"id": "kill", "time": told["events"][1]["time"], "role": "effect"}]
+    assert first_evidence({"events": told["events"]}, []) == T0 + timedelta(seconds=388), (
+        "without a cause, the first event"
+    )
+    assert first_evidence({}, []) is None
+
+
+def test_the_table_counts_from_the_t0_of_the_axis() -> None:
+    told = document([step(("switch.outage", -600, None, "s1", None), ("nic.link_down", 0, "a", "n1", None))], a=0)
+    told["events"][0] |= {"role": "cause", "event": "nic.link_down"}
+    begun = document_range(told, {"start": T0, "end": T0})[0]
+    ((_, _, since, _),) = table_rows(told)
+    assert since == (T0 - begun).total_seconds() == 600.5
+
+
+def test_lines_that_come_days_late_do_not_stretch_the_picture(store: Any) -> None:
+    axis = TestClient(create_app(store)).get("/api/v1/axis/I7").json()
+    assert axis["end"] - axis["start"] < 800 < LATE_S
+    assert all(band["end"] <= axis["end"] for band in axis["bands"] if band["kind"] == "late")
+    (mark,) = (mark for mark in axis["marks"] if mark["id"] == "root")
+    assert mark["late"] == LATE_S
+
+
+def test_how_late_a_line_came_is_said_in_days(store: Any, look: Any, once: str) -> None:
+    page = TestClient(create_app(store)).get("/incidents/I7").text
+    assert "the line arrived 2 d 21 h late" in page and str(LATE_S) not in page
+    shown = look(at=once).open("/incidents/I7", axis=True)
+    assert shown.evaluate(f"import('/static/axis/scale.js').then(m => m.lag({LATE_S}))") == "+69.9 h"
+
+
+def drawn(eyes: Any, path: str) -> list[str]:
+    """What the axis of a page writes on its canvas."""
+    eyes.page.add_init_script(DRAWN)
+    page = eyes.open(path, axis=True)
+    found: list[str] = page.evaluate(
+        "(() => { window.drawn = []; document.getElementById('axis').axis.paint(); return window.drawn; })()"
+    )
+    return found
+
+
+def test_a_job_that_ends_out_of_sight_is_running_there(look: Any, once: str) -> None:
+    before = drawn(look(at=once), f"/incidents/I7?from={moment(0)}&to={moment(60)}")
+    assert any(words.startswith("running, FAILED at +") for words in before), before
+    assert "FAILED" not in before
+    whole = drawn(look(at=once), f"/incidents/I7?from={moment(-50)}&to={moment(600)}")
+    assert "FAILED" in whole and not any(words.startswith("running") for words in whole)
+
+
+def test_a_folded_lane_counts_only_the_nodes_of_which_a_state_is_known(look: Any, once: str) -> None:
+    words = drawn(look(at=once), f"/incidents/I7?from={moment(-60)}&to={moment(90)}")
+    assert [word for word in words if "IDLE" in word] == ["IDLE", "2 of 8 IDLE"], words
+
+
+def test_ruler_and_minimap_stay_and_the_wheel_scrolls_where_not_all_fits(look: Any, wide_site: str) -> None:
+    page = look(at=wide_site).open("/incidents/I9", axis=True)
+    span = "(() => { const s = document.getElementById('axis').axis.scale; return s.hi - s.lo; })()"
+    page.locator("[data-layer=all]").click()
+    until(page, "!document.getElementById('axis').axis.fits")
+    box, before = page.locator("#axis canvas").bounding_box(), page.evaluate(span)
+    page.mouse.move(box["x"] + 600, box["y"] + 200)
+    page.mouse.wheel(0, 700)
+    until(page, "scrollY > 300 && document.getElementById('axis').axis.offset > 0")
+    top = "Math.round(document.querySelector('#axis canvas').getBoundingClientRect().top)"
+    until(page, f"document.getElementById('axis').axis.offset === -{top}")  # the ruler is drawn where the window begins
+    assert page.evaluate(span) == before, "it scrolled, and did not zoom"
+    page.keyboard.down("Control")
+    page.mouse.wheel(0, -300)
+    page.keyboard.up("Control")
+    until(page, f"{span} < {before}")
+
+
+def test_a_job_that_never_started_is_not_said_to_lack_a_collected_file(store: Any) -> None:
+    page = TestClient(create_app(store)).get("/jobs/78").text
+    assert "The job never started, so it printed nothing." in page and "was not collected" not in page
+    assert "was not collected, or the job wrote no output" in TestClient(create_app(store)).get("/jobs/77").text
+
+
+def test_from_the_list_to_the_raw_line_and_its_surroundings_in_three_clicks(look: Any) -> None:
+    page = look().open("/")
+    page.locator("a[href^='/incidents/I1']").first.click()
+    page.wait_for_selector("#axis[data-ready=yes]")
+    page.locator("#chain li .n").nth(1).click()
+    event = page.locator("#chain li.on")
+    page.wait_for_selector("#lines .ln.hot")
+    line = page.locator("#lines .ln.hot").first
+    assert event.locator(".file").first.inner_text() == line.locator(".file").inner_text()
+    line.locator(".file").click()
+    page.wait_for_selector("#lines .ctx .me")
