@@ -29,6 +29,7 @@ from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Denials, Limits
 from correlator.verdicts.own_explanation import Own, own_explanation
+from correlator.verdicts.still_runs import StoodStill
 from correlator.verdicts.verdict import Verdict, quoted
 from parsers.hostlist import fold
 
@@ -188,6 +189,8 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
     asked = deliberate(world, run, end, found.chains)
     if asked is not None:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = asked
+        if isinstance(asked, StoodStill):
+            verdict.headline, verdict.advice = asked.words
         verdict.explained = end.kind != RUN_TIMEOUT.name
         return verdict
     own = own_explanation(world, run, end)

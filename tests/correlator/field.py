@@ -38,6 +38,7 @@ class Situation:
     at_most: float = 1.0
     states: tuple[Mapping[str, Any], ...] = ()
     boots: tuple[Mapping[str, Any], ...] = ()
+    metrics: tuple[Mapping[str, Any], ...] = ()
     links: tuple[Mapping[str, str], ...] = ()
     settings: Mapping[str, float] = field(default_factory=dict)
 
@@ -154,7 +155,7 @@ def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, lis
     reported = list(reported)
     made = [_case(s, n) for n, s in enumerate(reported)]
     rest = {}
-    for table in ("states", "boots"):
+    for table in ("states", "boots", "metrics"):
         rows = [
             {"cluster": situations.cluster_of(n), **row} for n, s in enumerate(reported) for row in getattr(s, table)
         ]
