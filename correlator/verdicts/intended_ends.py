@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
+from correlator.facts.environment.kinds import NODE_ENVIRONMENT
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
 from correlator.facts.jobs.memory import KILLED_S
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
@@ -43,7 +44,12 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         return cancelled(world, run, who, orders)
     if end.kind == RUN_OOM.name:
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
-    if end.kind == RUN_FAILED.name and end.attrs[MEMORY]:
+    # Several users' programs get no memory on one node only: the node's limits, not their own.
+    if (
+        end.kind == RUN_FAILED.name
+        and end.attrs[MEMORY]
+        and not any(c.root.kind == NODE_ENVIRONMENT.name for c in chains)
+    ):
         outlived = end.attrs[MEMORY_AGO] > KILLED_S
         when = f", {end.attrs[MEMORY_AGO]:.0f} s before its end" if outlived else ""
         why = f"one of its steps needed more memory than it had asked for{when}"
