@@ -150,10 +150,8 @@ def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation
     return Situation(name, (*ALIVE, *lines), *more, **rest)
 
 
-def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
-    """All situations in one store, each as a cluster of its own: with the verdicts of its jobs in order."""
-    reported = list(reported)
-    made = [_case(s, n) for n, s in enumerate(reported)]
+def tables_of(reported: list[Situation], made: list[run.Case]) -> dict[str, pl.DataFrame]:
+    """The store's tables of situations; ``made``: the cases of their lines, in the same order."""
     rest = {}
     for table in ("states", "boots", "metrics"):
         rows = [
@@ -161,9 +159,16 @@ def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, lis
         ]
         name = {"states": "node_states"}.get(table, table)
         rest[name] = frame(name, rows)
+    tables = situations.tables_of(made, line_parser())
+    return {**tables, **rest, "jobs": _accounted(reported, tables["jobs"])}
+
+
+def concluded(reported: Iterable[Situation]) -> dict[str, tuple[Conclusions, list[Any]]]:
+    """All situations in one store, each as a cluster of its own: with the verdicts of its jobs in order."""
+    reported = list(reported)
+    made = [_case(s, n) for n, s in enumerate(reported)]
     with open_store(None) as store:
-        tables = situations.tables_of(made, line_parser())
-        store.add({**tables, **rest, "jobs": _accounted(reported, tables["jobs"])})
+        store.add(tables_of(reported, made))
         found = {c.cluster: c for c in correlate(store, settings={"SlurmdTimeout": "300"})}
     out = {}
     for n, s in enumerate(reported):
