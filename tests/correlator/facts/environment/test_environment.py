@@ -17,6 +17,7 @@ from correlator.live.ticker import Ticker
 from correlator.verdicts.verdict import Verdict
 from parsers.record import frame
 from store import open_store
+from tests.correlator.field import concluded, ended, heard, wrong
 from tests.correlator.making import event, facts, run, world
 from tests.correlator.situations import judged, said
 
@@ -260,6 +261,24 @@ def test_a_user_alone_does_not_make_the_odds() -> None:
 def test_the_symptom_of_an_error(text: str, name: str | None) -> None:
     found = symptom_of(text)
     assert (found[0].name if found else None) == name
+
+
+@pytest.mark.parametrize("disk", [True, False])
+def test_words_of_a_run_hide_no_disk_that_the_kernel_reports(disk: bool) -> None:
+    """One user's job says that /local is read-only, which blames nobody by itself."""
+    kernel = (
+        "-20s gpu01 kernel: blk_update_request: I/O error, dev nvme1n1, sector 41943040",
+        "-15s gpu01 kernel: EXT4-fs (nvme1n1): Remounting filesystem read-only",
+    )
+    words = "-2s {0} stderr: OSError: [Errno 30] Read-only file system: '/local/run/ckpt.pt'"
+    jobs = (
+        ended(nodes="gpu01", user="alice"),
+        ended("COMPLETED", nodes="gpu02", user="alice", end="-20min"),
+        *(ended("COMPLETED", nodes="gpu01", user=other, end="30min") for other in ("bob", "carol")),
+    )
+    true = ("infra.node", "node.disk_error", "gpu01") if disk else ("unknown", None, None)
+    reported = heard("disk", [*(kernel if disk else ()), words], jobs, (true, None, None, None))
+    assert wrong(reported, *concluded([reported])["disk"]) == []
 
 
 # -- ticks ---------------------------------------------------------------------------------------------------------------
