@@ -256,7 +256,7 @@ def signature_of(end: Fact) -> Signature | None:
     found = None if last is None else symptom_of(last.message)
     if end.attrs[MEMORY]:
         # A limit of Slurm's, and a GPU that is full, are the program's; only it itself says that the node gave it none.
-        return Signature(*found, last) if found and found[0] is _MEMORY and _only_said(end.attrs[MEMORY]) else None
+        return Signature(*found, last) if found and found[0] is _MEMORY and _only_in_output(end.attrs[MEMORY]) else None
     if last is not None:
         found = found or _same_error(last)
         return None if found is None else Signature(*found, last)
@@ -266,7 +266,7 @@ def signature_of(end: Fact) -> Signature | None:
     return Signature(_EXIT, f"signal {signal}" if signal else f"exit code {code}", None)
 
 
-def _only_said(evidence: Iterable[object]) -> bool:
+def _only_in_output(evidence: Iterable[object]) -> bool:
     """Is there no word of Slurm or the kernel among the evidence that memory ended a run?"""
     return all(isinstance(e, Event) and e.kind == "job.oom" and not _OF_SLURM.match(e.message) for e in evidence)
 
