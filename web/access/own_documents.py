@@ -81,6 +81,8 @@ _JOB = {
     "end": "end",
 }
 
+#: Commands that change nothing, or only a user's own jobs.
+_FOR_USERS = re.compile(r"(?:squeue|sacct|sinfo|sshare|sprio|scancel|scontrol show)\b")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _JOBS = re.compile(r"(?i)\bjobs?(?:id)?[\s=#:]*((?:\d[\w@#:.\-]*(?:,\s*|\s+and\s+)?)+)")
 #: What a window rests on: settings of Slurm, "SlurmdTimeout=300".
@@ -300,11 +302,15 @@ class OwnDocuments:
             for item in document.get("rivals") or () if (cause := self._spoken(item.get("cause"), events))
         ]  # fmt: skip
         advice = [
-            {"text": text, "command": self._spoken(item.get("command"), events) or None}
+            {"text": text, "command": self._command(item.get("command"), events)}
             for item in document.get("advice") or ()
             if set(item.get("users") or ()) <= {self.read.user} and (text := self._spoken(item.get("text"), events))
         ]
         return {**lists, "rivals": rivals, "advice": advice}
+
+    def _command(self, command: Any, events: list[Row]) -> str | None:
+        """A command that any user of the cluster may run; the others are for its operators."""
+        return self._spoken(command, events) or None if _FOR_USERS.match(str(command)) else None
 
     def _title(self, row: Row) -> str:
         return " ".join(str(row[name]) for name in ("root_event", "root_host", "root_device") if row[name]) or str(

@@ -316,13 +316,15 @@ def test_an_incident_names_nobody_else_whom_it_hurt(store: Door) -> None:
         "jobs": [*whole["jobs"], {**whole["jobs"][0], "job_id": "17", "user": "bob", "name": "secret"}],
     }
     reported["advice"] = [*reported["advice"], {"text": "Tell alice, bob to submit again.", "command": None, "users": ["alice", "bob"]},
-                      {"text": "Ask bob.", "command": None}, {"text": "Look at job 16.", "command": None}]  # fmt: skip
+                      {"text": "Ask bob.", "command": None}, {"text": "Look at job 16.", "command": None},
+                      {"text": "Drain it.", "command": "scontrol update nodename=gpu02 state=drain"}, {"text": "See.", "command": "squeue --me"}]  # fmt: skip
     reported["of tomorrow"] = "bob"
     asked = OwnReader(Reader(store), "alice")
     row = asked.incident("I-6fca6f7277")
     kept = OwnDocuments(asked).incident(row, reported)
     assert [(job["job_id"], job["user"], job["name"]) for job in kept["jobs"]] == [("15", "alice", "hit")]
-    assert kept["other_jobs_count"] == 1 and len(kept["advice"]) == len(whole["advice"]) > 0
+    assert kept["other_jobs_count"] == 1 and len(kept["advice"]) == len(whole["advice"]) + 2 > 2
+    assert {item["text"]: item["command"] for item in kept["advice"][-2:]} == {"Drain it.": None, "See.": "squeue --me"}
     assert not {"bob", "secret", "of tomorrow", "16"} & set(re.findall(r"[\w ]+", json.dumps(kept)))
     assert (
         kept["title"]
