@@ -70,7 +70,7 @@ conformance: $(DEV) $(PARSERS)  ## pass rates of KQL per tier over ../shared/dat
 	$(BIN)/python -m pytest tests/queries/kql/test_cases.py -k conformance -m long -n 0 -rs
 
 # Those that measure something without an argument (tests/test_house.py holds the list); docs/benchmarks.md has the others.
-BENCH := agent archive calibration correlation endings fleet gate hooks house ingest parsers peers queries readers soak ui
+BENCH := agent archive calibration captures correlation endings fleet gate hooks house ingest parsers peers queries readers soak ui
 
 bench: $(DEV) $(PARSERS)  ## all of them, one after the other; one that fails is named at the end and stops no other
 	failed=; for b in $(BENCH); do echo "== $$b"; $(BIN)/python benchmarks/$$b.py || failed="$$failed $$b"; done; \

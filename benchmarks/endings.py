@@ -22,6 +22,8 @@ sys.path[0] = str(HERE)
 CAPTURES = HERE / "tests" / "captures" / "endings"
 #: Who is to blame, if no machine is.
 _PEOPLE = ("user program", "user submission", "user", "nobody")
+#: Held out until somebody who changed the correlator read its logs, by mistake (docs/measurements.md, 2026-11-30).
+_READ = frozenset({"storage_hangs_silently"})
 #: Below this, a verdict blames nobody.
 _BLAMES = 0.5
 
@@ -52,7 +54,7 @@ def main() -> int:
 def is_held_out(name: str) -> bool:
     """Chosen by the name's digest, not by anybody. A half of those once held out has been looked at since (2026-11-28)."""
     digest = hashlib.sha1(name.encode()).digest()
-    return digest[0] % 2 == 1 and digest[1] % 2 == 1
+    return name not in _READ and digest[0] % 2 == 1 and digest[1] % 2 == 1
 
 
 def judged(place: Path) -> Iterator[tuple[str, str, str, str, str, float, str, str]]:

@@ -240,6 +240,7 @@ def gather_world(
         slurmd_starts=telemetry.starting(store, cluster, off.zones.offsets),
         legs=telemetry.bonds(store, cluster),
         outputs=of_timeouts.outputs(store, cluster, off.zones),
+        work=of_timeouts.work(store, cluster, is_measured=measured.any),
         new_limits=(limits or of_timeouts.ChangedLimits(store, cluster)).read(
             speakers_of(believed or Controllers(frozenset())), off.zones
         ),

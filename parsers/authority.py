@@ -38,6 +38,21 @@ _OWN_FILES = (*_RING, "klog")
 _OF_SYSLOG_DAEMON = re.compile(
     r"(?:^|/)(?:syslog|messages|secure|(?:auth|daemon|kern|user|debug)(?:\.log)?)(?:[.-][^/]*)?$"
 )
+#: All framings of which a daemon or root is the only writer (store/questions/writers.py).
+_OF_DAEMONS = (
+    *_OWN_FILES,
+    "slurm",
+    "opensm",
+    "ufm",
+    "ibdiagnet",
+    "fabricmanager",
+    "nhc",
+    "storage",
+    "stamped",
+    "ip_link",
+)
+#: Their daemons run under the site's account for Slurm, whose number may be a person's.
+_UNDER_ANY_ACCOUNT = ("slurmctld", "slurmdbd", "slurmrestd")
 #: Header columns that a line of a job cannot have: they describe a machine.
 _OF_MACHINES = ("facility", "uptime_s", "step_tag", "received", "sender_time")
 
@@ -51,8 +66,8 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """``frame`` (HEADER's columns) without anything that its writers cannot know or be."""
     if origin.source in JOB_SOURCES:
         return _of_job(frame, origin)
-    if origin.path is not None and _OF_SYSLOG_DAEMON.search(origin.path):
-        frame = _without_inner_lines(frame)
+    if origin.of_person or (origin.path is not None and _OF_SYSLOG_DAEMON.search(origin.path)):
+        frame = _without_inner_lines(frame, origin.of_person)
     source = frame["source"]
     odd = [*_odd_kernel(frame, source), *_odd_users(frame, source)]
     if not odd:
@@ -61,10 +76,15 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return frame.with_columns(source.scatter(at, "syslog"), frame["uptime_s"].scatter(at, None))
 
 
-def _without_inner_lines(frame: pl.DataFrame) -> pl.DataFrame:
+def _without_inner_lines(frame: pl.DataFrame, of_person: bool) -> pl.DataFrame:
     """Lines of a syslog daemon's file. It writes a header before each message, and syslog-ng a message's own line ends as
-    they are: a line that begins like the kernel's ring or a daemon's file is the second line of somebody's message."""
-    inner = one_of(frame["format"], (*_OWN_FILES, "slurm")).fill_null(False)
+    they are: a line that begins like the kernel's ring or a daemon's file is the second line of somebody's message.
+
+    In a file that belongs to a person they are that person's words. Slurm's controller daemons may run under any account
+    (``SlurmUser``): which hosts may write as they do, the correlator knows."""
+    inner = one_of(frame["format"], _OF_DAEMONS if of_person else (*_OWN_FILES, "slurm")).fill_null(False)
+    if of_person:
+        inner &= ~one_of(frame["source"], _UNDER_ANY_ACCOUNT).fill_null(False)
     if not inner.any():
         return frame
     at = inner.arg_true()

@@ -124,7 +124,7 @@ class Origin:
     the newest year that puts it no later than reference + 1 day. ``boots`` are known boot times of the host, oldest
     first, for monotonic timestamps. ``latest`` is when a file was read: a later timestamp is rejected (parsers.future).
     ``job_id``/``restarts`` are known for job output. ``of_job``: a job wrote this, and it refers to ``job_id`` or, if
-    that is unknown, to no job, whatever number it names.
+    that is unknown, to no job, whatever number it names. ``of_person``: a person's account owns the file.
     """
 
     path: str | None = None
@@ -140,6 +140,7 @@ class Origin:
     job_id: int | None = None
     restarts: int | None = None
     of_job: bool = False
+    of_person: bool = False
 
     def but(self, **changes: object) -> Origin:
         return replace(self, **changes)  # type: ignore[arg-type]

@@ -52,7 +52,7 @@ class Tail:
 
     def head(self) -> bytes:
         if not self._head:
-            self._head = _head(self.place, self.source)
+            self._head = _head(self.place, self.source, os.fstat(self.handle).st_uid)
         return self._head
 
     def named(self) -> tuple[bool, bool]:
@@ -165,13 +165,13 @@ def _last_end(data: bytes, wide: str | None) -> int:
     return at if at % 2 == 0 else -1
 
 
-def _head(place: Place, source: str | None) -> bytes:
+def _head(place: Place, source: str | None, owner: int) -> bytes:
     """The start of this file's records: lines of a source, or pieces of a document whose every line is complete by
-    itself."""
+    itself. The service believes no daemon's words in a file whose ``owner`` is a person."""
     inode = f"{place.device}:{place.inode}"
     if source is not None and source.startswith(DOCUMENT):
         return wire.head(stream="files", document=source.removeprefix(DOCUMENT), path=place.path, inode=inode)
-    return wire.head(stream="files", source=source, path=place.path, inode=inode)
+    return wire.head(stream="files", source=source, path=place.path, inode=inode, owner=str(owner))
 
 
 @dataclass
@@ -187,6 +187,7 @@ class Packed:
     rest: bytes = b""
     #: The last bytes before the place, which identify it.
     before: bytes = b""
+    owner: int = 0
 
     def read(self, now: float) -> Reading | None:
         """The next lines; None at the end."""
@@ -206,7 +207,9 @@ class Packed:
             return self.read(now)
         cut = len(joined) if cut < 0 else cut
         text, self.rest = joined[:cut].removesuffix(b"\n"), joined[cut + 1 :]
-        body = wire.lines_record(_head(self.place, self.source), text, offset=self.place.offset, read=wire.stamp(now))
+        body = wire.lines_record(
+            _head(self.place, self.source, self.owner), text, offset=self.place.offset, read=wire.stamp(now)
+        )
         used = joined[: cut + 1]
         self._passed_over(used)
         self.place = _packed_place(self.place, used, self.before, now)

@@ -183,6 +183,7 @@ class _GroupKey(NamedTuple):
     timezone: str | None
     job_id: int | None
     restarts: int | None
+    of_person: bool
 
 
 @dataclass
@@ -197,19 +198,19 @@ class Decoded:
     lines: int = 0
 
     def add(self, lines: list[bytes], *runs: Run, source: str | None = None, cluster: str | None = None,
-            timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
+            timezone: str | None = None, job_id: int | None = None, restarts: int | None = None, of_person: bool = False) -> None:  # fmt: skip
         """Adds ``lines``; the counts of all ``runs`` together must equal their number. Raises ``Poison`` if there are too
         many to be parsed."""
         self._count(len(lines))
-        group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
+        group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts, of_person))
         group.lines += lines
         group.runs += runs
 
     def add_table(self, lines: list[bytes], table: pl.DataFrame, *, source: str | None = None, cluster: str | None = None,
-                  timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
+                  timezone: str | None = None, job_id: int | None = None, restarts: int | None = None, of_person: bool = False) -> None:  # fmt: skip
         """Like :meth:`add`, for lines with a run each: row ``i`` of ``table`` describes line ``i``."""
         self._count(len(lines))
-        group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts))
+        group = self._group(_GroupKey(False, source, cluster, timezone, job_id, restarts, of_person))
         group.lines += lines
         if len(table) < FEW:
             group.runs += [Run(1, **row) for row in table.iter_rows(named=True)]
@@ -217,11 +218,11 @@ class Decoded:
             group.runs.append(table)
 
     def add_data(self, data: bytes, run: Run, *, source: str | None = None, cluster: str | None = None,
-                 timezone: str | None = None, job_id: int | None = None, restarts: int | None = None) -> None:  # fmt: skip
+                 timezone: str | None = None, job_id: int | None = None, restarts: int | None = None, of_person: bool = False) -> None:  # fmt: skip
         """Like :meth:`add`, for ``run.lines`` lines that each end with ``\\n`` (or ``\\r\\n``): the parser splits them,
         all at once."""
         self._count(run.lines)
-        group = self._group(_GroupKey(True, source, cluster, timezone, job_id, restarts))
+        group = self._group(_GroupKey(True, source, cluster, timezone, job_id, restarts, of_person))
         group.data.append(data)
         group.runs.append(run)
 
@@ -235,7 +236,7 @@ class Decoded:
         if group is None:
             origin = Origin(
                 cluster=key.cluster, source=key.source, timezone=key.timezone or "UTC", timezone_known=key.timezone is not None,
-                job_id=key.job_id, restarts=key.restarts,
+                job_id=key.job_id, restarts=key.restarts, of_person=key.of_person,
             )  # fmt: skip
             group = self.groups[key] = Lines(origin)
         return group

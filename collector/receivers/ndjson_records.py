@@ -12,7 +12,7 @@ from collector.receivers.base import Decoded, Payload, Run, micros, moment_of
 from collector.receivers.refusals import Poison
 from collector.receivers.wrapped import HEAD_LINES, Streams, is_wrapped, loads, whole
 from collector.receivers.wrapped_columns import WrappedColumns
-from parsers import documents, json_text
+from parsers import accounts, documents, json_text
 from parsers import journal_fields as journal
 from parsers.lines import count_of
 from parsers.record import Origin
@@ -175,6 +175,7 @@ def described(count: int, lines: bytes | list[bytes], full: dict[str, Any], to: 
     return run, {
         "source": source, "cluster": text_at(full, "cluster"), "timezone": text_at(full, "timezone"),
         "job_id": job if source in ("job_stdout", "job_stderr") else None, "restarts": restarts if job is not None else None,
+        "of_person": accounts.of_person(full.get("owner"), None),
     }  # fmt: skip
 
 

@@ -9,10 +9,11 @@ from itertools import pairwise
 from statistics import median
 from typing import TypedDict
 
+from correlator.facts.standstills import SAMPLED_S, idle_since, silence, written
 from correlator.facts.world import World
+from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Kind
 from correlator.model.nouns import Fact, Run
-from parsers.job_states import same_end
 
 
 class Slow(TypedDict):
@@ -26,10 +27,17 @@ class Slow(TypedDict):
 
 
 class Stalled(TypedDict):
-    """``gap`` seconds between its reports, ``lost`` since the last one."""
+    """What shows it (``sign``: ``STEPS``, ``OUTPUT`` or ``GPUS``): ``gap`` seconds between its reports, lines or samples,
+    ``lost`` since the last one."""
 
     gap: float
     lost: float
+    sign: str
+
+
+SIGN: Attr[str] = attr("sign")
+#: The signs of a standstill: reports of steps, lines of output without any, and GPUs that work.
+STEPS, OUTPUT, GPUS = "steps", "output", "gpus"
 
 
 def _slow_in_words(fact: Fact) -> str:
@@ -39,6 +47,10 @@ def _slow_in_words(fact: Fact) -> str:
 
 def _stalled_in_words(fact: Fact) -> str:
     reports = STALLED.attrs_of(fact)
+    if reports["sign"] == GPUS:
+        return f"its GPUs did nothing for {reports['lost'] / 60:.0f} min, after they had worked"
+    if reports["sign"] == OUTPUT:
+        return f"it wrote nothing for {reports['lost'] / 60:.0f} min, after lines at most {reports['gap']:.0f} s apart"
     return f"no step was reported for {reports['lost'] / 60:.0f} min, after one every {reports['gap']:.3g} s"
 
 
@@ -48,8 +60,8 @@ SLOW = Kind(
 )  # fmt: skip
 
 STALLED = Kind(
-    "job.stalled", "job", "A run that reached its time limit had reported no step for a long time.", Stalled,
-    brief="steps ceased", pace=True, measured=_stalled_in_words, reported_within_s=0.0,
+    "job.stalled", "job", "A run that reached its time limit had stood still for a long time: no step, no output, or no work of its GPUs.", Stalled,
+    brief="stood still", pace=True, measured=_stalled_in_words, reported_within_s=0.0,
 )  # fmt: skip
 
 #: Slower than this against the run's own pace before is a slowdown; data loading and checkpoints vary less.
@@ -110,23 +122,41 @@ REPORTS, MISSED, STOOD_S = 5, 10, 600.0
 
 
 def stalls(world: World) -> list[Fact]:
-    """``job.stalled``: a run that hit its time limit had reported no step for long.
+    """``job.stalled``: a run that hit its time limit had stood still for long. Of several signs the first counts."""
+    found = (
+        _without_steps(world, run) or _without_output(world, run) or _without_work(world, run)
+        for run in world.timed_out
+    )
+    return [fact for fact in found if fact is not None]
 
-    attrs gap (seconds between its reports) and lost (seconds since the last one).
-    """
-    facts = []
-    for run in world.runs if world.progress else ():
-        if same_end(run.state) != "TIMEOUT" or run.end is None:
-            continue
-        times = [t for t, _ in world.progress.get((run.job_id, run.attempt), ()) if run.covers(t, 60.0)]
-        if len(times) < REPORTS:
-            continue
-        gap, silent = median(later - earlier for earlier, later in pairwise(times)), run.end - times[-1]
-        if silent >= max(STOOD_S, MISSED * gap):
-            # It stopped between the last report and the one that did not come.
-            attrs: Stalled = {"gap": gap, "lost": silent}
-            facts.append(STALLED.fact(times[-1] + gap / 2, run.end, gap / 2 + 1.0, run=run.key, attrs=attrs))
-    return facts
+
+def _without_steps(world: World, run: Run) -> Fact | None:
+    """It had reported its steps, and ceased."""
+    points = world.progress.get((run.job_id, run.attempt), ()) if world.progress else ()
+    times = [t for t, _ in points if run.covers(t, 60.0)]
+    if run.end is None or len(times) < REPORTS:
+        return None
+    gap, silent = median(later - earlier for earlier, later in pairwise(times)), run.end - times[-1]
+    return _stalled(run, times[-1], gap, STEPS) if silent >= max(STOOD_S, MISSED * gap) else None
+
+
+def _without_output(world: World, run: Run) -> Fact | None:
+    """It had written lines without a pace, and ceased."""
+    since = silence(world, run)
+    return None if since is None else _stalled(run, since, written(world, run).longest_gap, OUTPUT)
+
+
+def _without_work(world: World, run: Run) -> Fact | None:
+    """Its GPUs had worked, and ceased."""
+    since = idle_since(world, run)
+    return None if since is None else _stalled(run, since, SAMPLED_S, GPUS)
+
+
+def _stalled(run: Run, last: float, gap: float, sign: str) -> Fact:
+    """It stopped between the last sign of life and the one that did not come, ``gap`` seconds later."""
+    end = run.end if run.end is not None else last
+    attrs: Stalled = {"gap": gap, "lost": end - last, "sign": sign}
+    return STALLED.fact(last + gap / 2, end, gap / 2 + 1.0, run=run.key, attrs=attrs)
 
 
 KINDS = (SLOW, STALLED)

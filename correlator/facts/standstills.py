@@ -1,7 +1,9 @@
-"""Runs whose output stopped long before their time limit, whatever it says.
+"""Runs that stood still long before their time limit, whatever their output says: it stopped, or their GPUs did.
 
 Nothing but a deadlock of the program, a process that somebody stopped, or storage that does not answer makes a program
-silent that wrote regularly; nor is every silent program idle: a buffer that is never flushed looks the same.
+silent that wrote regularly; nor is every silent program idle: a buffer that is never flushed looks the same. GPUs that
+worked and then do nothing show that their program waits. The reverse does not hold: ranks that wait for each other in
+NCCL keep their GPUs busy.
 """
 
 from __future__ import annotations
@@ -71,6 +73,24 @@ def silence(world: World, run: Run) -> float | None:
     silent, wrote = run.end - output.last, output.last - output.times[0]
     regular = wrote >= max(SILENT_S, SHORTER * silent)
     return output.last if regular and silent >= max(SILENT_S, LONGER * output.longest_gap) else None
+
+
+#: Samples of GPUs are read at least this often, mostly (seconds).
+SAMPLED_S = 120.0
+
+
+def idle_since(world: World, run: Run) -> float | None:
+    """Since when all GPUs of a run's nodes, which had worked, did nothing until its time limit, while its nodes moved no
+    data either; None if nothing shows that."""
+    if run.end is None or run.start is None or run.end - run.start < SILENT_S:
+        return None
+    found = world.work(world.timed_out).get(run.key)
+    if found is None or not found.everywhere or found.measured < run.end - SAMPLED_S:
+        return None
+    since = max(found.until, found.moved or 0.0)
+    still, worked = run.end - since, found.until - found.since
+    regular = worked >= max(SILENT_S, SHORTER * still)
+    return since if regular and still >= max(SILENT_S, LONGER * found.pause) else None
 
 
 #: Runs that stopped writing within this of each other stopped together: each writes at its own pace (seconds).

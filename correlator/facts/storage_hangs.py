@@ -14,7 +14,7 @@ from typing import TypedDict
 
 from correlator.facts.control import KILL_FAILURE
 from correlator.facts.nodes.kinds import NODE_REBOOT
-from correlator.facts.standstills import LONGER, MINUTES, SILENT_S, written
+from correlator.facts.standstills import LONGER, MINUTES, SILENT_S, idle_since, written
 from correlator.facts.storage import STORAGE_OUTAGE, target_of
 from correlator.facts.world import World
 from correlator.model.attrs import Attr, attr
@@ -111,8 +111,8 @@ class Wait:
     """A run's wait for storage.
 
     ``begin`` and ``end`` are within the run, ``share`` of whose time it took. ``over``: when the storage was back, None
-    if that was not before the run's end. ``silent``: its output stopped when the wait began; ``stuck``: its processes,
-    or tasks of its nodes, did not go on and could not be killed.
+    if that was not before the run's end. ``silent``: its output stopped when the wait began, or its GPUs did; ``stuck``: its
+    processes, or tasks of its nodes, did not go on and could not be killed.
     """
 
     begin: float
@@ -143,19 +143,31 @@ def wait_of(world: World, outage: Fact, run: Run) -> Wait | None:
     until = max(back.get(host, float("inf")) for host in waiting)
     end = min(until, run.end)
     output = written(world, run)
-    silent = output.last is not None and output.last <= begin + WRITES_ON_S
-    stuck = any(host in hang.attrs[STUCK] for host in waiting) or _could_not_be_killed(world, run)
+    idle = idle_since(world, run)
+    silent = any(last is not None and last <= begin + WRITES_ON_S for last in (output.last, idle))
+    stuck = any(host in hang.attrs[STUCK] for host in waiting) or unkilled(world, run) is not None
     share = max(0.0, end - begin) / max(1.0, run.end - run.start)
     return Wait(begin, end, share, until if until < run.end else None, silent, stuck)
 
 
-def _could_not_be_killed(world: World, run: Run) -> bool:
-    """Did Slurm give up processes of the run? Only what waits in the kernel, in D state, survives SIGKILL."""
+def unkilled(world: World, run: Run) -> Fact | None:
+    """That Slurm gave up processes of the run. Only what waits in the kernel, in D state, survives SIGKILL."""
     end = run.end or 0.0
-    return any(
-        f.host in run.nodes and 0 <= f.start - end <= UNKILLED_S and any(e.job_id == run.job_id for e in f.events)
-        for f in world.facts_of(KILL_FAILURE.name)
+    given_up = (
+        f for f in world.facts_of(KILL_FAILURE.name) if f.host in run.nodes and 0 <= f.start - end <= UNKILLED_S
     )
+    return next((f for f in given_up if any(e.job_id == run.job_id for e in f.events)), None)
+
+
+def hung_tasks(world: World, run: Run) -> list[Event]:
+    """Lines of the kernels of a run's nodes about tasks that did not go on, the last of them later than the run's last line
+    with a time, if it has any. The tasks may be another's."""
+    found = [e for e in world.kinds("kernel.hung_task") if e.host in run.nodes and run.covers(e.time)]
+    wrote = written(world, run)
+    # The kernel complains of a task that has waited for two minutes already.
+    if not found or (wrote.stamped and wrote.times and wrote.times[-1] > found[-1].time):
+        return []
+    return found[:COMPLAINTS]
 
 
 def went_on(world: World, run: Run, wait: Wait) -> str | None:

@@ -16,7 +16,7 @@ from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncount
 from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed, is_of_interest
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes, nodes_with_slices
-from correlator.gather.of_timeouts import NewLimits, Outputs
+from correlator.gather.of_timeouts import NewLimits, Outputs, Work
 from correlator.gather.presence import MARGIN_S, WhoWasThere, user_of
 from correlator.gather.silences import Answers
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
@@ -51,8 +51,8 @@ class World:
     ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines.
     ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
     ``collected``: which sources were collected, and when; None if that is not known.
-    ``outputs(jobs)`` and ``new_limits(jobs)``: when jobs wrote output, and changes of their time limits; asked only about
-    runs that reached one.
+    ``outputs(jobs)``, ``new_limits(jobs)`` and ``work(runs)``: when jobs wrote output, changes of their time limits, and
+    when their GPUs worked; asked only about runs that reached a limit.
     ``kernel_clocks``: what a host's kernel lines show about its clock (gather/kernel_lines.py).
     ``line_copies``: what other files show about such lines (gather/kernel_copies.py).
     ``silences``: what witnesses that saw nothing deny (gather/silences.py).
@@ -84,6 +84,7 @@ class World:
     legs: Callable[[str], Sequence[tuple[float, str, str]]] = lambda host: ()
     outputs: Outputs = lambda jobs: {}
     new_limits: NewLimits = lambda jobs, since, until: {}
+    work: Work = lambda runs: {}
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
     line_copies: kernel_copies.Copies | None = None
     silences: Answers | None = None

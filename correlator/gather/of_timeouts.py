@@ -1,4 +1,4 @@
-"""What is asked only about runs that reached their time limit: when they wrote output, and who had set the limit.
+"""What is asked only about runs that reached their time limit: when they wrote output and worked, and who had set the limit.
 
 There are few such runs. All of a pass are asked about at once, when the first one is.
 """
@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from correlator.clocks.clocks import Zones
 from correlator.gather.kernel_lines import moments
-from correlator.model.measurements import NewLimit, Output
-from store.questions import job_output, time_limits
+from correlator.model.measurements import NewLimit, Output, Worked
+from correlator.model.nouns import Run
+from store.questions import activity, job_output, time_limits
+from store.questions import telemetry as samples
 from store.questions.authority import Speakers
 
 if TYPE_CHECKING:
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 #: By job.
 Outputs = Callable[[Collection[int]], Mapping[int, Output]]
 NewLimits = Callable[[Collection[int], float, float], Mapping[int, list[NewLimit]]]
+#: By the key of a run; of those whose GPUs worked and were measured.
+Work = Callable[[Sequence[Run]], Mapping[str, Worked]]
 
 
 def outputs(store: Asks, cluster: str | None, zones: Zones) -> Outputs:
@@ -52,6 +56,49 @@ def outputs(store: Asks, cluster: str | None, zones: Zones) -> Outputs:
         }
 
     return of
+
+
+#: Nobody's GPUs are measured on so many nodes for so long without many samples (seconds): of such a run the end is asked.
+MOST_NODES, MOST_S = 64, 86_400.0
+
+
+def work(store: Asks, cluster: str | None, *, is_measured: bool) -> Work:
+    """``work(runs)``: when the GPUs of these runs worked. ``is_measured``: are there any measurements? The first call
+    counts: a pass asks about all its runs at once."""
+    known: list[Mapping[str, Worked]] = []
+
+    def of(runs: Sequence[Run]) -> Mapping[str, Worked]:
+        if not known:
+            some = [
+                run
+                for run in runs
+                if run.start is not None and run.end is not None and 0 < len(run.nodes) <= MOST_NODES
+            ]
+            measured = (
+                is_measured and bool(some) and bool(store.ask(samples.any_sample(cluster, names=activity.GPU_WORK)))
+            )
+            known.append(_worked(store, cluster, some) if measured else {})
+        return known[0]
+
+    return of
+
+
+def _worked(store: Asks, cluster: str | None, runs: Sequence[Run]) -> dict[str, Worked]:
+    spans = []
+    for number, run in enumerate(runs):
+        end = run.end or 0.0
+        since, until = moments(max(run.start or end, end - MOST_S), end)
+        spans += [activity.Span(number, host, since, until) for host in run.nodes]
+    rows = [row for row in store.ask(activity.gpu_work(cluster, spans)) if row["worked_to"] is not None]
+    numbers = {row["n"] for row in rows}
+    moved = {row["n"]: row["t"] for row in store.ask(activity.moved_data(cluster, [s for s in spans if s.number in numbers]))} if rows else {}  # fmt: skip
+    return {
+        runs[row["n"]].key: Worked(
+            row["worked_from"], row["worked_to"], row["pause"] or 0.0, row["last"], row["hosts"] == len(runs[row["n"]].nodes),
+            moved.get(row["n"]),
+        )
+        for row in rows
+    }  # fmt: skip
 
 
 _SET = re.compile(r"update_job: setting time_limit to (?P<minutes>\d{1,10}) for ")

@@ -46,6 +46,20 @@ class Output:
 
 
 @dataclass(frozen=True)
+class Worked:
+    """When the GPUs of a run worked, and when its nodes last moved data (epoch seconds; ``moved`` None: never, or not
+    measured). ``since`` and ``until``: the first minute of work and the last one, ``pause`` the longest between two.
+    ``measured``: the last sample. ``everywhere``: all nodes of the run are measured."""
+
+    since: float
+    until: float
+    pause: float
+    measured: float
+    everywhere: bool
+    moved: float | None = None
+
+
+@dataclass(frozen=True)
 class NewLimit:
     """A job's time limit was set to ``seconds`` at ``time``; ``uid`` asked for it, None if no line says who."""
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from correlator.edges.conditions.retries import RETRIED
 from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
+from correlator.facts.environment.kinds import NODE_ENVIRONMENT
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
 from correlator.facts.jobs.memory import KILLED_S
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
 from correlator.facts.registry import roots
-from correlator.facts.slow_runs import SLOW, STALLED
-from correlator.facts.standstills import silence, stopped_together
+from correlator.facts.slow_runs import SLOW
 from correlator.facts.storage import DISK_FULL
 from correlator.facts.time_limits import change_of, limit_words, name_of
 from correlator.facts.world import World
-from correlator.model.attributes import LOST, MEMORY, MEMORY_AGO, RATIO, UID, WORDS
+from correlator.model.attributes import MEMORY, MEMORY_AGO, RATIO, UID
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts import stated_ends
 from correlator.verdicts.cancellations import ROOT, cancelled, given_up, named, requester
+from correlator.verdicts.still_runs import SLOWED_SURE, stood_still
 from parsers.documents.fields import integer
 
 #: What people and Slurm do on purpose.
@@ -44,7 +44,12 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         return cancelled(world, run, who, orders)
     if end.kind == RUN_OOM.name:
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
-    if end.kind == RUN_FAILED.name and end.attrs[MEMORY]:
+    # Several users' programs get no memory on one node only: the node's limits, not their own.
+    if (
+        end.kind == RUN_FAILED.name
+        and end.attrs[MEMORY]
+        and not any(c.root.kind == NODE_ENVIRONMENT.name for c in chains)
+    ):
         outlived = end.attrs[MEMORY_AGO] > KILLED_S
         when = f", {end.attrs[MEMORY_AGO]:.0f} s before its end" if outlived else ""
         why = f"one of its steps needed more memory than it had asked for{when}"
@@ -79,31 +84,10 @@ def _timed_out(
         ratio, onset = slow[0].attrs[RATIO], (slow[0].start - (run.start or slow[0].start)) / 60.0
         why = f"it became {ratio:.1f} times slower {onset:.0f} min into the run and reached its time limit; what slowed it, nothing that was collected tells"
         return "app.timeout", SLOWED_SURE, why, lines
-    if stalled := [c.root for c in chains if c.root.kind == STALLED.name]:
-        why = f"its output tells of no step in the last {stalled[0].attrs[LOST] / 60.0:.0f} min before its time limit; what held it up, if anything did, nothing that was collected tells"
-        return "app.timeout", STALLED_SURE, why, lines
-    if hung := [e for e in end.attrs[WORDS]["peers"] if RETRIED.search(e.message)]:
-        why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
-        return "app.timeout", SLOWED_SURE, why, [*hung[:3], *lines]
-    if silent := _silent(world, run):
-        return "app.timeout", STALLED_SURE, silent, lines
+    if (still := stood_still(world, run, end, chains, lines)) is not None:
+        return still
     sure, changed = _changed_limit(world, run)
     return "app.timeout", sure, f"it reached its time limit{changed or stated_ends.fitted(run)}", lines
-
-
-def _silent(world: World, run: Run) -> str:
-    """How long a run's output had been silent when it reached its time limit, in words; empty if it wrote on."""
-    since = silence(world, run)
-    if since is None or run.end is None:
-        return ""
-    stopped = f"its output stopped {(run.end - since) / 60.0:.0f} min before its time limit"
-    if others := stopped_together(world, run, since):
-        users = len({str(other.row["user"]) for other in others})
-        return (
-            f"{stopped}, as did that of {len(others)} run{'s' if len(others) > 1 else ''} of {users} other user{'s' if users > 1 else ''} on other nodes "
-            "in the same minutes: something that they share may have held all of them up, and nothing that was collected tells what"
-        )
-    return f"{stopped}; whether it hung, somebody stopped it or its output waits in a buffer, nothing that was collected tells"
 
 
 def _changed_limit(world: World, run: Run) -> tuple[float, str]:
@@ -170,13 +154,6 @@ def _sent_signal(run: Run, end: Fact, orders: list[Fact]) -> list[Fact]:
 
 #: The user's session ended, or the host or its network failed: a launch from a laptop leaves no trace of that.
 UNLOGGED_LAUNCHER_SURE = 0.6
-
-#: A run that slows down and stays slow is as often held back by a node, a link or the storage as by itself.
-SLOWED_SURE = 0.5
-
-#: A deadlock is the program's own fault; output that was lost in a buffer looks the same.
-STALLED_SURE = 0.6
-
 
 #: A script that goes on after a step was killed may end by that, or by an error of its own.
 OUTLIVED_SURE = 0.6

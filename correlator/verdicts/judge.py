@@ -29,6 +29,7 @@ from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Denials, Limits
 from correlator.verdicts.own_explanation import Own, own_explanation
+from correlator.verdicts.still_runs import StoodStill
 from correlator.verdicts.verdict import Verdict, quoted
 from parsers.hostlist import fold
 
@@ -181,6 +182,15 @@ _LOST_ITS_NODE = (
 )
 
 
+def _beside_words(chains: list[Chain], own: Own) -> list[Chain]:
+    """The chains that logs show, if the first one rests on the run's own words only and logs alone explain the end as well:
+    its words about a disk hide no disk that the kernel reports. They do not make it surer either."""
+    if not chains or not cause_of(chains[0].root).reported:
+        return []
+    found = [c for c in chains if not cause_of(c.root).reported]
+    return found if found and found[0].weight >= max(own.weight, LEAK) else []
+
+
 def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found: Evidence) -> Verdict:
     """The verdict on one end by the evidence ``found``, regardless of who could have written its lines."""
     run = world.run[end.run or ""]
@@ -188,6 +198,8 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
     asked = deliberate(world, run, end, found.chains)
     if asked is not None:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = asked
+        if isinstance(asked, StoodStill):
+            verdict.headline, verdict.advice = asked.words
         verdict.explained = end.kind != RUN_TIMEOUT.name
         return verdict
     own = own_explanation(world, run, end)
@@ -197,6 +209,8 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         chains_in_logs = [c for c in found.chains if not before_all_logs(weigher, c.root)]
         chains = with_words(end, unblocked(weigher, end, chains_in_logs, verdict.rejections))
         causes = candidates(chains, own.leak)
+    if of_logs := _beside_words(chains, own):
+        causes, chains = candidates(of_logs, own.leak), [*of_logs, *(c for c in chains if c not in of_logs)]
     best = chains[0] if chains else None
     if best is None or best.weight < max(own.weight, LEAK):
         verdict.others = chains

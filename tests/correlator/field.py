@@ -38,6 +38,7 @@ class Situation:
     at_most: float = 1.0
     states: tuple[Mapping[str, Any], ...] = ()
     boots: tuple[Mapping[str, Any], ...] = ()
+    metrics: tuple[Mapping[str, Any], ...] = ()
     links: tuple[Mapping[str, str], ...] = ()
     settings: Mapping[str, float] = field(default_factory=dict)
 
@@ -149,11 +150,12 @@ def heard(name: str, lines: Iterable[str], *more: Any, **rest: Any) -> Situation
     return Situation(name, (*ALIVE, *lines), *more, **rest)
 
 
-def tables_of(reported: list[Situation]) -> dict[str, pl.DataFrame]:
-    """All situations as rows for one store, each as a cluster of its own."""
-    made = [_case(s, n) for n, s in enumerate(reported)]
+def tables_of(reported: list[Situation], made: list[run.Case] | None = None) -> dict[str, pl.DataFrame]:
+    """All situations as rows for one store, each as a cluster of its own. ``made``: the cases of their lines, if the caller
+    has changed them."""
+    made = [_case(s, n) for n, s in enumerate(reported)] if made is None else made
     rest = {}
-    for table in ("states", "boots"):
+    for table in ("states", "boots", "metrics"):
         rows = [
             {"cluster": situations.cluster_of(n), **row} for n, s in enumerate(reported) for row in getattr(s, table)
         ]

@@ -171,6 +171,14 @@ WAYS: dict[str, Expected] = {
     "file, slurmctld": Expected(DAEMON, "slurm.node_down", file("controller/slurmctld.log", f"[2026-02-28T10:20:00.100] {DOWN}")),
     "agent, slurmd": Expected(
         DAEMON, "slurm.config_error", agent(f"[2026-02-28T10:20:00.100] {OF_SLURMD['MESSAGE']}", path="/var/log/slurm/slurmd.log")),
+    "agent, like slurmd in a person's file": Expected(
+        LOCAL, "other", agent(f"[2026-02-28T10:20:00.100] {OF_SLURMD['MESSAGE']}", path="/scratch/x/logs/slurmd.log", owner="20003")),
+    "agent, slurmd's file of root": Expected(
+        DAEMON, "slurm.config_error", agent(f"[2026-02-28T10:20:00.100] {OF_SLURMD['MESSAGE']}", path="/var/log/slurm/slurmd.log", owner="0")),
+    "agent, slurmctld's file of SlurmUser": Expected(
+        DAEMON, "slurm.node_down", agent(f"[2026-02-28T10:20:00.100] {DOWN}", "ctl", path="/var/log/slurm/slurmctld.log", owner="5001")),
+    "agent, like the ring in a person's file": Expected(
+        LOCAL, "other", agent(f"[Sat Feb 28 10:20:00 2026] {XID}", path="/scratch/x/logs/dmesg", owner="20003")),
     "file, fabric manager": Expected(
         DAEMON, "other", file("nodes/gx01/fabricmanager.log", "[Feb 28 2026 10:20:00] [INFO] [tid 7] Connected to 8 nodes.")),
     # Files of a syslog daemon: program, facility and process id are the writer's.
@@ -297,8 +305,8 @@ SHOWS = {
         "agent, journald of a unit", "upload, journald of a unit", "syslog file, no facility", "syslog file, by facility",
         "syslog file, facility kern", "syslog file, slurmd by facility daemon", "syslog file, a system program", "loki, a file",
     ), "kernel"),
-    **dict.fromkeys(("agent, journald of slurmd", "agent, slurmd"), "slurmd"),
-    **dict.fromkeys(("file, slurmctld", "otlp, slurmctld's file"), "slurmctld"),
+    **dict.fromkeys(("agent, journald of slurmd", "agent, slurmd", "agent, slurmd's file of root"), "slurmd"),
+    **dict.fromkeys(("file, slurmctld", "otlp, slurmctld's file", "agent, slurmctld's file of SlurmUser"), "slurmctld"),
     **dict.fromkeys(("network, a switch", "file, a switch's folder", "file, a node's ip monitor"), "switch"),
 }  # fmt: skip
 

@@ -83,6 +83,8 @@ _JOB = {
     "end": "end",
 }
 
+#: Commands that change nothing, or only a user's own jobs.
+_FOR_USERS = re.compile(r"(?:squeue|sacct|sinfo|sshare|sprio|scancel|scontrol show)\b")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _JOBS = re.compile(r"(?i)\bjobs?(?:id)?[\s=#:]*((?:\d[\w@#:.\-]*(?:,\s*|\s+and\s+)?)+)")
 #: What a window rests on: settings of Slurm, "SlurmdTimeout=300".
@@ -328,13 +330,16 @@ class OwnDocuments:
         """
         listed = [item for item in document.get("advice") or () if isinstance(item, Mapping)]
         if ended is None:
-            texts = [str(item.get("text") or "") for item in listed if not item.get("users")]
-        else:
-            named = [str(item.get("text") or "") for item in listed if self.read.user in (item.get("users") or ())]
-            texts = [_TO_USERS.sub("Submit again", text) for text in named]
-            if ended and all(map(self._runs_again, ended)):
-                them = "it" if len(ended) == 1 else "them"
-                texts = [f"You need not submit anything: Slurm queued {them} again by itself."]
+            return [
+                {"text": text, "command": self._command(item.get("command"), events)}
+                for item in listed
+                if not item.get("users") and (text := self._spoken(item.get("text"), events))
+            ]
+        named = [str(item.get("text") or "") for item in listed if self.read.user in (item.get("users") or ())]
+        texts = [_TO_USERS.sub("Submit again", text) for text in named]
+        if ended and all(map(self._runs_again, ended)):
+            them = "it" if len(ended) == 1 else "them"
+            texts = [f"You need not submit anything: Slurm queued {them} again by itself."]
         return [{"text": text, "command": None} for one in texts if (text := self._spoken(one, events))]
 
     def _runs_again(self, run: Row) -> bool:
@@ -343,6 +348,10 @@ class OwnDocuments:
         return str(run["state"]).startswith("REQUEUE") or any(
             (one["cluster"], one["job_id"]) == job and one["attempt"] > run["attempt"] for one in self._own
         )
+
+    def _command(self, command: Any, events: list[Row]) -> str | None:
+        """A command that any user of the cluster may run; the others are for its operators."""
+        return self._spoken(command, events) or None if _FOR_USERS.match(str(command)) else None
 
     def _title(self, row: Row) -> str:
         return " ".join(str(row[name]) for name in ("root_event", "root_host", "root_device") if row[name]) or str(

@@ -251,7 +251,9 @@ class Files:
             except rotation.UNPACKABLE as error:
                 self._waiting.append(self._unreadable(path, place, error))
                 return None
-            self._packed.append(Packed(path, place, self._kind(place.path), status.st_mtime, stream))
+            self._packed.append(
+                Packed(path, place, self._kind(place.path), status.st_mtime, stream, owner=status.st_uid)
+            )
             self._packed.sort(key=lambda packed: packed.written)
             return place
         try:

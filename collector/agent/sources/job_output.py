@@ -30,7 +30,7 @@ _FAILURE = re.compile(
     rb"|bus error|core dumped|signal|cancel|terminat|unreachable|refused|assert|no space|stale|watchdog|lost|reset|broken|denied|unable"
     rb"|cannot|can't|could not|couldn't|invalid|missing|not found|no such|preempt|requeue|revoked|dead|hang|hung|stuck|uncorrectable|warn"
     rb"|unavailable|unrecognized|unhandled|mismatch|exceed|exit code|exited|interrupt|stall|unexpected|illegal|corrupt"
-    rb"|exits with|return code|ctrl-c|severe|no devices|died|entire process down|no components",
+    rb"|exits with|return code|ctrl-c|severe|no devices|died|entire process down|no components|expired|no kerberos",
     re.IGNORECASE,
 )
 #: Most bytes read of one file in one look, lines sent of them, and bytes of a line.

@@ -204,8 +204,7 @@ def _of_node(asked: Callable[[], Ended], group: _Group) -> Fact | None:
     }  # fmt: skip
     lines = in_order(f.signature.event for f in group.failures if f.signature.event)
     # Two things may break at once: each is an incident of its own.
-    device = signature.thing or symptom.name
-    return NODE_ENVIRONMENT.fact(first.end, last.end, 0.5, host, device, attrs=attrs, events=lines)
+    return NODE_ENVIRONMENT.fact(first.end, last.end, 0.5, host, signature.device, attrs=attrs, events=lines)
 
 
 def _away(ended: Ended, user: str, host: str, first: float, last: float) -> Numbers:

@@ -61,6 +61,11 @@ class Signature(NamedTuple):
     def key(self) -> tuple[str, str]:
         return (self.symptom.name, self.thing)
 
+    @property
+    def device(self) -> str:
+        """The part of the node that fails; a program's own words name none."""
+        return self.symptom.name if self.symptom is _SAME or not self.thing else self.thing
+
     def fault(self, host: str) -> str:
         return self.symptom.fault.format(host=host, thing=self.thing or "a file system")
 
@@ -132,6 +137,22 @@ _UNREACHED = Symptom(
 )  # fmt: skip
 _PORT = Symptom("port", 0.005, "a port is taken on {host}", "processes that an earlier job left there")
 _LICENCE = Symptom("licence", 0.01, "a licence server does not answer", "the way to the licence server", shared=True)
+_CREDENTIALS = Symptom(
+    "credentials", 0.005, "credentials are refused or have expired on {host}", "tickets, keys and tokens of users there (Kerberos, AFS, certificates), and its clock",
+    of_node=True, shared=True, surest=0.85,
+)  # fmt: skip
+_MEMORY = Symptom(
+    "memory", 0.02, "programs get no memory on {host}", "what holds its memory (processes that a job left, huge pages, /dev/shm) and its limits (ulimit, overcommit)",
+    of_node=True, surest=0.85,
+)  # fmt: skip
+#: An error of which nothing is known but its text.
+_SAME = Symptom(
+    "error",
+    0.01,
+    "programs fail with the same error on {host}",
+    "what these programs need there that other nodes have",
+    elsewhere=True,
+)
 _EXIT = Symptom("exit", 0.08, "programs fail on {host} without a word", "mounts, user database, disks, devices, drivers and limits", surest=0.7)  # fmt: skip
 
 _ENOENT = r"(?:no such file or directory|errno 2\b|no such device(?: or address)?|errno (?:6|19)\b)"
@@ -155,6 +176,10 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
         (_FORK, r"\bfork\b.*(?:resource temporarily unavailable|cannot allocate memory)|blockingioerror: \[errno 11\]|"
                 r"can't start new thread|pthread_create.*(?:fail|eagain|resource temporarily)|thread creation failed"),
         (_NAMES, r"temporary failure in name resolution|name or service not known|could not resolve host|\beai_again\b"),
+        (_CREDENTIALS, r"\bkey has (?:expired|been revoked)|required key not available|errno 12[678]\b|\bticket expired|no kerberos credentials|"
+                       r"credentials? cache .*not found|cannot (?:find|contact any) kdc\b|certificate has expired|credentials? (?:has |have |is |are )?expired|"
+                       r"expired ?token|token (?:has |is |was )?expired|\b401 (?:client error|unauthorized)"),
+        (_MEMORY, r"cannot allocate memory|errno 12\b|\bmemoryerror\b|std::bad_alloc|defaultcpuallocator: not enough memory"),
         (_CLOCK, r"certificate is not yet valid|clock skew too great"),
         (_LICENCE, r"licen[cs]e server|licen[cs]e checkout failed|flex(?:net|lm)\b.*error"),
         (_LIBRARY, r"error while loading shared libraries: (?P<thing>[^\s:]+)|(?P<thing_>[\w.+-]+\.so[\w.]*): cannot open shared object file|"
@@ -227,16 +252,42 @@ def signature_of(end: Fact) -> Signature | None:
 
     ``end`` is its ``run.failed``.
     """
-    if end.attrs[MEMORY]:
-        return None
     last = _last_error([*end.attrs[OUTPUT], *end.attrs[ENVIRONMENT]])
+    found = None if last is None else symptom_of(last.message)
+    if end.attrs[MEMORY]:
+        # A limit of Slurm's, and a GPU that is full, are the program's; only it itself says that the node gave it none.
+        return Signature(*found, last) if found and found[0] is _MEMORY and _only_in_output(end.attrs[MEMORY]) else None
     if last is not None:
-        found = symptom_of(last.message)
+        found = found or _same_error(last)
         return None if found is None else Signature(*found, last)
     code, signal = end.attrs.get(EXIT_CODE), end.attrs.get(SIGNAL)
     if not code and not signal:
         return None
     return Signature(_EXIT, f"signal {signal}" if signal else f"exit code {code}", None)
+
+
+def _only_in_output(evidence: Iterable[object]) -> bool:
+    """Is there no word of Slurm or the kernel among the evidence that memory ended a run?"""
+    return all(isinstance(e, Event) and e.kind == "job.oom" and not _OF_SLURM.match(e.message) for e in evidence)
+
+
+_OF_SLURM = re.compile(r"\s*(?:srun|slurmstepd[\w.-]*): ")
+#: What differs from run to run in the same error: numbers, and the path below a file system.
+_NUMBERS, _BELOW = (
+    re.compile(r"\b0x[0-9a-f]+\b|\d+", re.IGNORECASE),
+    re.compile(r"(?<![\w.:/])(/[\w.+@-]+)(?:/[\w.+@%=-]+)+"),
+)
+#: A shorter text is too common to be the same error, and of a longer one the beginning counts.
+_LEAST_WORDS, _MOST_TEXT = 3, 200
+
+
+def _same_error(event: Event) -> tuple[Symptom, str] | None:
+    """An error that is not known, by its text without what differs from run to run; None if it is too common, or about
+    others than the program."""
+    if event.kind != "job.exit_error" or words_of(event) != "own":
+        return None
+    text = _NUMBERS.sub("#", _BELOW.sub(r"\1", event.message[:_MOST_TEXT]))
+    return (_SAME, text) if len(re.findall(r"[^\W\d_]{2,}", text)) >= _LEAST_WORDS else None
 
 
 def _last_error(output: Iterable[Event]) -> Event | None:

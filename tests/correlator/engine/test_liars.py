@@ -6,6 +6,8 @@ patterns of the catalogue through every channel that a user has, alone on her no
 
 from __future__ import annotations
 
+import importlib
+import re
 import tarfile
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +28,7 @@ from correlator.selftest.run import gather
 from parsers.record import Origin, frame
 from store import open_store
 from store.line_frames import logs_for_storage
+from tests.correlator import field
 from tests.correlator.liars import (
     HER_NAME,
     MALLORYS,
@@ -38,6 +41,7 @@ from tests.correlator.liars import (
     texts,
     ways,
 )
+from tests.correlator.verdicts.test_endings_table import MADE, situation_of
 from tests.line_parser import line_parser
 from tests.measured import Measured
 
@@ -162,7 +166,8 @@ def _of_mallory(some: Sequence[Any]) -> pl.DataFrame:
 
 
 def _near(case: Any) -> str:
-    return str(made.expand(case.jobs[0].nodes)[0])
+    """A node of a situation; some jobs never had one."""
+    return str(next((nodes[0] for job in case.jobs if (nodes := made.expand(job.nodes))), "gpu01"))
 
 
 def _quiet(some: Sequence[Any]) -> pl.DataFrame:
@@ -210,13 +215,10 @@ def _by_cluster(found: Sequence[Conclusions]) -> dict[tuple[str, str], Any]:
     }  # fmt: skip
 
 
-@pytest.mark.long
-def test_no_lie_changes_a_situation_of_an_edge(measured: Measured) -> None:
-    tests, _ = gather(entries(()), {edge.id: edge for edge in rules(())[0].edges})
-    some = list({case.situation: case for case in tests if case.lines and case.jobs}.values())
-    tables = made.tables_of(some, line_parser())
-    tables["jobs"] = pl.concat([tables["jobs"], _of_mallory(some)])
-    tables["logs"] = pl.concat([tables["logs"], _quiet(some)], how="diagonal_relaxed")
+def _unharmed(tables: dict[str, pl.DataFrame], some: Sequence[Any], measured: Measured) -> None:
+    """Concludes about situations without and with mallory's lines; each is a cluster of its own in ``tables``."""
+    jobs = pl.concat([tables["jobs"], _of_mallory(some)])
+    tables = {**tables, "jobs": jobs, "logs": pl.concat([tables["logs"], _quiet(some)], how="diagonal_relaxed")}
     lied = _told_there(some)
     found = []
     for logs in (None, lied):
@@ -231,7 +233,33 @@ def test_no_lie_changes_a_situation_of_an_edge(measured: Measured) -> None:
         f"{key}: {was} -> {after.get(key)}" for key, was in peace.items()
         if (now := after.get(key)) != was and (now is None or now[:4] != was[:4] or now[4] > was[4])
     ]  # fmt: skip
+    new = [f"{key}: {after[key]}" for key in after.keys() - peace.keys()]
     measured(
-        f"{len(some)} situations, {lied.height} lines injected, {len(peace)} verdicts compared, changed: {len(changed)}"
+        f"{len(some)} situations, {lied.height} lines injected, {len(peace)} verdicts compared, changed: {len(changed + new)}"
     )
-    assert len(peace) > 30 and not changed, "\n".join(changed)
+    assert len(peace) > 30 and not changed and not new, "\n".join(changed + new)
+
+
+@pytest.mark.long
+def test_no_lie_changes_a_situation_of_an_edge(measured: Measured) -> None:
+    tests, _ = gather(entries(()), {edge.id: edge for edge in rules(())[0].edges})
+    some = list({case.situation: case for case in tests if case.lines and case.jobs}.values())
+    _unharmed(made.tables_of(some, line_parser()), some, measured)
+
+
+@pytest.mark.long
+def test_no_lie_changes_a_made_situation(measured: Measured) -> None:
+    """Those of the table of endings, and those that other tests make of log lines."""
+    reported = [*map(situation_of, MADE), *made_elsewhere()]
+    some = [field._case(one, number) for number, one in enumerate(reported)]
+    tables = field.tables_of(reported, some)
+    assert len(reported) > 200
+    _unharmed(tables, some, measured)
+
+
+def made_elsewhere() -> Iterator[field.Situation]:
+    """The situations of all modules below tests/correlator."""
+    for path in sorted((ROOT / "tests" / "correlator").rglob("*.py")):
+        if re.search(r"(?m)^SITUATIONS = \[", path.read_text(encoding="utf-8")):
+            module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts))
+            yield from (one for one in module.SITUATIONS if isinstance(one, field.Situation))

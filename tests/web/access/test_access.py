@@ -316,7 +316,8 @@ def test_an_incident_names_nobody_else_whom_it_hurt(store: Door) -> None:
         "jobs": [*whole["jobs"], {**whole["jobs"][0], "job_id": "17", "user": "bob", "name": "secret"}],
     }
     reported["advice"] = [*reported["advice"], {"text": "Tell alice, bob to submit again.", "command": None, "users": ["alice", "bob"]},
-                      {"text": "Ask bob.", "command": None}, {"text": "Look at job 16.", "command": None}]  # fmt: skip
+                      {"text": "Ask bob.", "command": None}, {"text": "Look at job 16.", "command": None},
+                      {"text": "Drain it.", "command": "scontrol update nodename=gpu02 state=drain"}, {"text": "See.", "command": "squeue --me"}]  # fmt: skip
     reported["of tomorrow"] = "bob"
     asked = OwnReader(Reader(store), "alice")
     row = asked.incident("I-6fca6f7277")

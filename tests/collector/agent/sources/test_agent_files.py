@@ -32,6 +32,8 @@ class Following:
         self.kept: dict[str, Any] = {}
         self.lines: list[str] = []
         self.blind: list[str] = []
+        #: By path.
+        self.owners: dict[str, str] = {}
         self._begin()
 
     def _begin(self) -> None:
@@ -49,6 +51,7 @@ class Following:
                 for row in wire.records(reading.body):
                     self.lines += row.get("lines", "").split("\n") if "lines" in row else []
                     self.blind += [row["blind"]["reason"]] if "blind" in row else []
+                    self.owners |= {row["path"]: row["owner"]} if "owner" in row else {}
         time.sleep(0.03)  # what is written from now on has a later time, by the file system's coarse clock too
         return self
 

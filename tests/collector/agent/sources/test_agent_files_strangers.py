@@ -54,6 +54,18 @@ def test_links_of_the_operator_and_to_ones_own_file_are_followed(tmp_path: Path)
     assert sorted(numbers(following.lines)) == [1, 2, 3, 4, 5, 6]
 
 
+@needs_root
+def test_who_owns_a_file_is_reported(tmp_path: Path) -> None:
+    for name, uid in (("a.log", 0), ("b.log", MALLORY)):
+        write(tmp_path / name, 1, 3)
+        os.chown(tmp_path / name, uid, uid)
+    (tmp_path / "b.log.1.gz").write_bytes(gzip.compress(b"7\n"))
+    os.chown(tmp_path / "b.log.1.gz", MALLORY, MALLORY)
+    following = Following(str(tmp_path / "*.log"), from_start=True)
+    following.poll()
+    assert following.owners == {str(tmp_path / "a.log"): "0", str(tmp_path / "b.log"): str(MALLORY)}
+
+
 def test_a_link_is_no_earlier_generation(tmp_path: Path) -> None:
     (tmp_path / "secret").write_bytes(gzip.compress(b"TOPSECRET\n"))
     write(tmp_path / "a.log", 1, 3)

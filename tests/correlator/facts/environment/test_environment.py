@@ -17,6 +17,7 @@ from correlator.live.ticker import Ticker
 from correlator.verdicts.verdict import Verdict
 from parsers.record import frame
 from store import open_store
+from tests.correlator.field import concluded, ended, heard, wrong
 from tests.correlator.making import event, facts, run, world
 from tests.correlator.situations import judged, said
 
@@ -32,6 +33,12 @@ SAME_FILE = "/usr/bin/python3: can't open file '/sw/mesh/run.py': [Errno 2] No s
 OWN_FILE = "/usr/bin/python3: can't open file '/home/{user}/run.py': [Errno 2] No such file or directory"
 TIMED_OUT = "TimeoutError: timed out"
 OWN_KEY = "KeyError: 'train_loss'"
+EXPIRED = "bash: line 2: /home/{user}/x: Key has expired"
+NO_MEMORY = "OSError: [Errno 12] Cannot allocate memory"
+GPU_FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {n}0.00 MiB."
+KILLED_STEP = "slurmstepd: error: Detected 1 oom_kill event in StepId={n}.0. Some"
+#: An error that no symptom knows.
+UNLISTED = "RuntimeError: site plugin: topology file of rack {n} does not describe this machine"
 LICENCE = "License checkout failed: cannot connect to license server lic01 (-15,10:111)"
 
 
@@ -57,6 +64,7 @@ def situation(*jobs: Job) -> World:
         ))  # fmt: skip
         if job.error:
             kind = "job.exit_error" if "Error: " in job.error else "job.environment_error"
+            kind = "job.oom" if job.error in (NO_MEMORY, GPU_FULL, KILLED_STEP) else kind
             text = job.error.format(n=number, user=job.user)
             lines.append(event(kind, job.end - 1, None, text, source="job_stderr", job_id=number))
     return world(lines, runs)
@@ -66,7 +74,7 @@ def verdict(where: World, job: int = 1) -> Verdict:
     return judged(where)[str(job)]
 
 
-@pytest.mark.parametrize("error", [NO_USER, MISMATCH, STALE, FULL, SHM, NO_DEVICE])
+@pytest.mark.parametrize("error", [NO_USER, MISMATCH, STALE, FULL, SHM, NO_DEVICE, EXPIRED])
 def test_two_users_fail_alike_on_one_node_and_not_elsewhere(error: str) -> None:
     where = situation(Job("alice", "n3", error), Job("bob", "n3", error, 2.0), Job("alice", "n1"))
     for job in (1, 2):
@@ -87,6 +95,16 @@ def test_one_and_the_same_file_that_their_runs_elsewhere_find() -> None:
         *(Job(u, "n3", SAME_FILE) for u in ("alice", "bob")), *(Job(u, "n1", end=20.0) for u in ("alice", "bob"))
     )
     assert verdict(more).confidence > found.confidence
+
+
+def test_an_error_that_is_known_by_its_text_only() -> None:
+    """Two users, with jobs of the same names that end well elsewhere meanwhile; numbers in the text differ."""
+    elsewhere = [Job(user, f"n{n}", end=20.0 + n) for user in ("alice", "bob") for n in (1, 2, 4, 5)]
+    where = situation(Job("alice", "n3", UNLISTED), Job("bob", "n3", UNLISTED, 2.0), *elsewhere)
+    found = verdict(where)
+    assert said(found) == ("infra.node", "node.environment", "n3") and 0.5 < found.confidence <= 0.75
+    (fact,) = facts(where, "node.environment")
+    assert fact.device == "error" and "site plugin" not in fact.attrs["fault"]
 
 
 def test_three_users_who_reach_nobody_from_one_node() -> None:
@@ -128,6 +146,21 @@ DECOYS = {
     "three users who reach nobody, and others elsewhere who need not": [
         *(Job(u, "n3", TIMED_OUT) for u in ("alice", "bob", "carol")), *(Job("dave", f"n{n}") for n in (1, 2, 4)),
     ],
+    "an unknown error, and jobs of other names elsewhere": [
+        *(Job(u, "n3", UNLISTED) for u in ("alice", "bob", "carol")), *(Job(u, f"n{n}", end=20.0, name="other") for u in ("alice", "bob") for n in (1, 2)),
+    ],
+    "an unknown error, which ended well elsewhere before": [
+        *(Job(u, "n3", UNLISTED) for u in ("alice", "bob", "carol")), *(Job(u, f"n{n}", end=-600.0) for u in ("alice", "bob") for n in (1, 2)),
+    ],
+    "an unknown error, elsewhere too": [
+        *(Job(u, "n3", UNLISTED) for u in ("alice", "bob")), *(Job(u, "n1", UNLISTED, 5.0) for u in ("alice", "bob")), Job("alice", "n2", end=20.0),
+    ],
+    "an unknown error of one user": [*(Job("alice", "n3", UNLISTED, float(n)) for n in range(5)), *(Job("alice", f"n{n}", end=20.0) for n in (1, 2, 4))],
+    "an error of a common word": [
+        *(Job(u, "n3", "ValueError: nan") for u in ("alice", "bob", "carol")), *(Job(u, f"n{n}", end=20.0) for u in ("alice", "bob") for n in (1, 2)),
+    ],
+    "GPUs are full": [*(Job(u, "n3", GPU_FULL) for u in ("alice", "bob", "carol")), Job("alice", "n1"), Job("bob", "n2")],
+    "limits of their own jobs": [*(Job(u, "n3", KILLED_STEP) for u in ("alice", "bob", "carol")), Job("alice", "n1"), Job("bob", "n2")],
     "two users who reach nobody": [Job("alice", "n3", TIMED_OUT), Job("bob", "n3", TIMED_OUT), Job("alice", "n1")],
     "exit codes without history": [Job("alice", "n3", ""), Job("bob", "n3", ""), Job("alice", "n1")],
     "everywhere": [Job(user, f"n{n}", NO_USER, float(n)) for n in range(1, 5) for user in ("alice", "bob")],
@@ -157,6 +190,22 @@ def test_jobs_that_failed_without_a_word_need_a_history() -> None:
     assert said(verdict(situation(*quick, *history))) == ("infra.node", "node.environment", "n3")
     slow = [Job(user, "n3", "", 0.0, 3000.0) for user in ("alice", "bob", "carol")]
     assert said(verdict(situation(*slow, *history)))[0] == "app.error"
+
+
+def test_three_users_whose_programs_get_no_memory_on_one_node() -> None:
+    where = situation(
+        *(Job(u, "n3", NO_MEMORY) for u in ("alice", "bob", "carol")), Job("alice", "n1"), Job("bob", "n2")
+    )
+    assert said(verdict(where)) == ("infra.node", "node.environment", "n3")
+
+
+def test_memory_that_one_user_or_a_limit_lacks_stays_the_programs() -> None:
+    for jobs in (
+        DECOYS["GPUs are full"],
+        DECOYS["limits of their own jobs"],
+        [Job("alice", "n3", NO_MEMORY), Job("alice", "n1")],
+    ):
+        assert verdict(situation(*jobs)).category == "app.oom"
 
 
 def test_one_user_alone_names_the_node_as_a_doubt_only() -> None:
@@ -203,12 +252,33 @@ def test_a_user_alone_does_not_make_the_odds() -> None:
     ("ImportError: /sw/py/_C.so: undefined symbol: ncclCommSplit", "link"), ("./a: /lib64/libc.so.6: version `GLIBC_2.36' not found (required by ./a)", "link"),
     ("Error in library(sf): there is no package called 'sf'", "module"), ("Can't locate Net/LDAP.pm in @INC (@INC contains: /usr/share/perl5)", "module"),
     ("OSError: [Errno 108] Cannot send after transport endpoint shutdown: '/lustre/fs1/x'", "mount"), ("OSError: [Errno 107] Transport endpoint is not connected", None),
+    (EXPIRED, "credentials"), ("kinit: Cannot contact any KDC for realm 'SITE'", "credentials"), ("ssl.SSLCertVerificationError: certificate verify failed: certificate has expired", "credentials"),
+    ("OSError: [Errno 126] Required key not available: '/afs/x'", "credentials"), (NO_MEMORY, "memory"), ("MemoryError", "memory"), (GPU_FULL, None),
+    ("bash: fork: Cannot allocate memory", "processes"),
     ("KeyError: 'train_loss'", None), ("ValueError: shapes (3,4) and (5,6) not aligned", None), ("ZeroDivisionError: division by zero", None),
     ("FileNotFoundError: [Errno 2] No such file or directory: 'data/x.bin'", None),
 ])  # fmt: skip
 def test_the_symptom_of_an_error(text: str, name: str | None) -> None:
     found = symptom_of(text)
     assert (found[0].name if found else None) == name
+
+
+@pytest.mark.parametrize("disk", [True, False])
+def test_words_of_a_run_hide_no_disk_that_the_kernel_reports(disk: bool) -> None:
+    """One user's job says that /local is read-only, which blames nobody by itself."""
+    kernel = (
+        "-20s gpu01 kernel: blk_update_request: I/O error, dev nvme1n1, sector 41943040",
+        "-15s gpu01 kernel: EXT4-fs (nvme1n1): Remounting filesystem read-only",
+    )
+    words = "-2s {0} stderr: OSError: [Errno 30] Read-only file system: '/local/run/ckpt.pt'"
+    jobs = (
+        ended(nodes="gpu01", user="alice"),
+        ended("COMPLETED", nodes="gpu02", user="alice", end="-20min"),
+        *(ended("COMPLETED", nodes="gpu01", user=other, end="30min") for other in ("bob", "carol")),
+    )
+    true = ("infra.node", "node.disk_error", "gpu01") if disk else ("unknown", None, None)
+    reported = heard("disk", [*(kernel if disk else ()), words], jobs, (true, None, None, None))
+    assert wrong(reported, *concluded([reported])["disk"]) == []
 
 
 # -- ticks ---------------------------------------------------------------------------------------------------------------

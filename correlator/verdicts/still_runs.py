@@ -1,0 +1,107 @@
+"""Runs that stood still until their time limit, if no chain leads to the infrastructure: what shows it, and what their users read."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from correlator.edges.conditions.retries import RETRIED
+from correlator.evidence.chains import Chain
+from correlator.facts.slow_runs import GPUS, SIGN, STALLED, STEPS
+from correlator.facts.standstills import silence, stopped_together, written
+from correlator.facts.storage_hangs import hung_tasks, unkilled
+from correlator.facts.world import World
+from correlator.model.attributes import LOST, WORDS
+from correlator.model.nouns import Event, Fact, Run
+
+#: A run that slows down and stays slow, or whose ranks lost each other, is as often held back by a node, a link or the
+#: storage as by itself.
+SLOWED_SURE = 0.5
+#: A deadlock is the program's own fault; output that was lost in a buffer looks the same.
+STALLED_SURE = 0.6
+#: Processes in D state wait for storage or a driver; the run may have been too long all the same.
+STUCK_SURE = 0.6
+
+#: A run whose last line is this young had not stood still for long when it was ended (seconds); many write once a minute.
+WROTE_S = 120.0
+
+HEADLINE = "Your job stood still before it reached its time limit."
+ADVICE = (
+    "More time (--time) alone would not help: find out at what it stopped (the end of its output; py-spy or gdb in a run that hangs) "
+    "and whether its file system answers."
+)
+STUCK_HEADLINE = "Your job waited for storage or a driver when its time limit came."
+STUCK_ADVICE = (
+    "Tell the operators of the cluster on which node it waited. Whether more time (--time) would help is not known."
+)
+_UNTOLD = "what held it up, if anything did, nothing that was collected tells"
+
+
+class StoodStill(NamedTuple):
+    """Category, confidence, reason and evidence of the verdict, and what its user reads."""
+
+    category: str
+    confidence: float
+    reason: str
+    events: list[Event]
+
+    @property
+    def words(self) -> tuple[str, str]:
+        """Headline and advice."""
+        return (HEADLINE, ADVICE) if self.category == "app.timeout" else (STUCK_HEADLINE, STUCK_ADVICE)
+
+
+def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: list[Event]) -> StoodStill | None:
+    """What a TIMEOUT after a standstill rests on, the surest sign first; None if nothing shows a standstill. ``lines`` are
+    Slurm's about the limit."""
+    stalled = next((c.root for c in chains if c.root.kind == STALLED.name), None)
+    if stalled is not None and stalled.attrs[SIGN] == STEPS:
+        why = f"its output tells of no step in the last {stalled.attrs[LOST] / 60.0:.0f} min before its time limit; {_UNTOLD}"
+        return StoodStill("app.timeout", STALLED_SURE, why, lines)
+    if hung := [e for e in end.attrs[WORDS]["peers"] if RETRIED.search(e.message)]:
+        why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
+        return StoodStill("app.timeout", SLOWED_SURE, why, [*hung[:3], *lines])
+    if (stuck := _in_the_kernel(world, run, lines)) is not None:
+        return stuck
+    if silent := _silent(world, run):
+        return StoodStill("app.timeout", STALLED_SURE, silent, lines)
+    if stalled is not None and stalled.attrs[SIGN] == GPUS:
+        why = f"its GPUs, which had worked, did nothing in the last {stalled.attrs[LOST] / 60.0:.0f} min before its time limit; {_UNTOLD}"
+        return StoodStill("app.timeout", STALLED_SURE, why, lines)
+    return None
+
+
+def _in_the_kernel(world: World, run: Run, lines: list[Event]) -> StoodStill | None:
+    """Processes of the run, or tasks of its nodes, that waited in the kernel (D state)."""
+    wrote = written(world, run)
+    went_on = wrote.stamped and wrote.last is not None and wrote.last > (run.end or 0.0) - WROTE_S
+    given_up = unkilled(world, run)
+    if given_up is not None and not went_on:
+        why = (
+            f"its processes on {given_up.host} waited in the kernel when its time limit came, for storage or a driver (SIGKILL did not end them); "
+            "since when, and whether it would have ended in time without that, nothing that was collected tells"
+        )
+        return StoodStill("unknown", STUCK_SURE, why, [*given_up.events[:2], *lines])
+    if hung := hung_tasks(world, run):
+        task = next((str(e.entities["process"]) for e in hung if e.entities.get("process")), "a task")
+        before = ((run.end or hung[0].time) - hung[0].time) / 60.0
+        why = (
+            f"it reached its time limit, and the kernel of {hung[0].host} had logged {before:.0f} min before that {task} did not go on; "
+            "whether that held the job up, nothing that was collected tells"
+        )
+        return StoodStill("app.timeout", STALLED_SURE, why, [*hung, *lines])
+    return None
+
+
+def _silent(world: World, run: Run) -> str:
+    """How long a run's output had been silent when it reached its time limit, in words; empty if it wrote on."""
+    since = silence(world, run)
+    if since is None or run.end is None:
+        return ""
+    stopped = f"its output stopped {(run.end - since) / 60.0:.0f} min before its time limit"
+    if others := stopped_together(world, run, since):
+        users = len({str(other.row["user"]) for other in others})
+        return (
+            f"{stopped}, as did that of {len(others)} run{'s' if len(others) > 1 else ''} of {users} other user{'s' if users > 1 else ''} on other nodes "
+            "in the same minutes: something that they share may have held all of them up, and nothing that was collected tells what"
+        )
+    return f"{stopped}; whether it hung, somebody stopped it or its output waits in a buffer, nothing that was collected tells"
