@@ -41,6 +41,11 @@ class Program:
         return f"{FOLDER}/{self.event}.sh"
 
     @property
+    def scripts(self) -> tuple[str, str]:
+        """What slurm.conf or a program of the site may call: the hook, or the hook with the gate behind it."""
+        return self.script, f"{FOLDER}/{self.event}-gate.sh"
+
+    @property
     def spool(self) -> str:
         return SPOOL if self.user else TASK_SPOOL
 
@@ -77,7 +82,7 @@ def call(host: Host, conf: SlurmConf, program: Program) -> Call:
     value, at = conf.get(program.setting), conf.at(program.setting)
     if not value:
         return Call(program, "unset")
-    ours = (program.script, f"{FOLDER}/{program.event}-gate.sh")
+    ours = program.scripts
     for path in ours:
         if path in value.split(","):
             return Call(program, "direct", value, at, path)

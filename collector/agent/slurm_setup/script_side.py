@@ -15,7 +15,7 @@ from pathlib import Path
 from collector.agent.exported import SUFFIX
 from collector.agent.slurm import access
 from collector.agent.slurm.host import Account, Host, owner_name
-from collector.agent.slurm.programs import COMMON, QUICK, Call
+from collector.agent.slurm.programs import COMMON, GATE, QUICK, Call
 from collector.agent.slurm_setup.findings import Finding
 
 #: What the scripts call.
@@ -29,11 +29,11 @@ TRIAL_S = 10.0
 
 def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[Finding]:
     setting = made.program.setting
-    named = [made.by or made.value] + (
-        [made.program.script] if made.state == "chained" and _calls_ours(host, made) else []
-    )
+    called = _called(host, made)
+    named = [made.by or made.value] + ([called] if made.state == "chained" and called else [])
     broken = False
     beside = (COMMON, QUICK) if _own(host, made) == made.program.script else (COMMON,)
+    beside += GATE[:1] if called.endswith(GATE[1]) else ()
     for path in dict.fromkeys([*named, *(f"{Path(_own(host, made)).parent}/{name}" for name in beside)]):
         runs_it = path in named
         for finding in _of_file(host, path, user, runs_it):
@@ -51,13 +51,17 @@ def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[
             yield Finding("no-record", f"{ours}, run as {user}, wrote no record: {why}", INSTALL, setting)
 
 
-def _calls_ours(host: Host, made: Call) -> bool:
-    return made.program.script in (host.text(made.by) or "")
+def _called(host: Host, made: Call) -> str:
+    """The script of ours that is called; empty for a program of the site that calls a copy elsewhere."""
+    if made.state == "direct":
+        return made.by
+    text = host.text(made.by) or ""
+    return next((script for script in made.program.scripts if script in text), "")
 
 
 def _own(host: Host, made: Call) -> str:
-    """The script of ours that is called; for a site's program that calls a copy elsewhere, that program itself."""
-    if made.state == "direct" or _calls_ours(host, made):
+    """The hook of ours that hands over; for a site's program that calls a copy elsewhere, that program itself."""
+    if made.state == "direct" or _called(host, made):
         return made.program.script
     return made.by
 

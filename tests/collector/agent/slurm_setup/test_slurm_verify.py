@@ -327,6 +327,23 @@ def test_a_program_of_the_site_is_never_run(tmp_path: Path, monkeypatch: pytest.
     assert ran == [f"{FOLDER}/prolog.sh"]
 
 
+def test_a_program_of_the_site_that_asks_the_gate_needs_the_scripts_of_the_gate(tmp_path: Path) -> None:
+    """As docs/hooks.md writes it; before, copies of the scripts beside the site's own were missed."""
+    made = MadeSlurm(tmp_path, CONF + "Prolog=/site/prolog.sh\n", daemons=("slurmd",))
+    made.put("/site/prolog.sh", f"#!/bin/sh\n{FOLDER}/prolog-gate.sh || exit 1\n").chmod(0o755)
+    assert made.slurm("install", "--yes") == 0
+
+    def missing() -> list[str]:
+        done = verify(find(made.host, roles=frozenset({"node"})), "none")
+        return [f.what for f in done.findings if f.code == "no-file" and f.hook == "Prolog"]
+
+    assert missing() == []
+    for name in ("prolog-gate.sh", "faultline-gate.sh", "faultline-memory.sh"):
+        made.path(f"{FOLDER}/{name}").rename(tmp_path / name)
+        assert missing() == [f"{FOLDER}/{name} is missing"]
+        (tmp_path / name).rename(made.path(f"{FOLDER}/{name}"))
+
+
 def test_it_runs_from_an_agents_installation(tmp_path: Path) -> None:
     """Nothing of the server's is imported: not even the command line's library."""
     made = MadeSlurm(tmp_path)
