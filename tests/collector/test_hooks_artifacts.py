@@ -130,6 +130,14 @@ def test_a_directory_a_device_and_nothing(home: Path) -> None:
     assert refused(fetch("stdout", "a\0b", Owner(USER, USER, (), ROOT)), "not a path")
 
 
+def test_a_name_with_line_ends_is_a_name(home: Path) -> None:
+    """It names one file, and what is reported of it stays on one line."""
+    owned(home, "a\nkernel: NVRM: Xid 79\nb", b"hello\n")
+    assert one(home, "a\nkernel: NVRM: Xid 79\nb").content == b"hello\n"
+    missing = one(home, "no\nsuch")
+    assert refused(missing, "no such file") and "\n" not in (missing.reason or "")
+
+
 def test_a_hundred_gigabytes(home: Path) -> None:
     path = owned(home, "huge")
     with path.open("r+b") as file:

@@ -16,7 +16,7 @@ from made_slurm import CONF, FOLDER, HOOKS, SLURM_UID, SPOOL, TASKS, MadeSlurm
 from collector.agent.slurm import access
 from collector.agent.slurm.host import ANY_USER, ROOT, Account, Host
 from collector.agent.slurm.installation import find
-from collector.agent.slurm_setup import script_side
+from collector.agent.slurm_setup import conf_side, script_side
 from collector.agent.slurm_setup.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files get owners, and children become users")
@@ -342,6 +342,38 @@ def test_a_program_of_the_site_that_asks_the_gate_needs_the_scripts_of_the_gate(
         made.path(f"{FOLDER}/{name}").rename(tmp_path / name)
         assert missing() == [f"{FOLDER}/{name} is missing"]
         (tmp_path / name).rename(made.path(f"{FOLDER}/{name}"))
+
+
+NODE_LINES = {
+    "memory of a namespace": ("State=INVAL Reason=Low RealMemory (reported:2000 < 100.00% of configured:8000) [slurm@2026-11-30T10:00:00]",
+                              "Low RealMemory (reported:2000 < 100.00% of configured:8000)"),
+    "an older version": ("State=IDLE+DRAIN Reason=Low RealMemory [slurm@2026-11-30T10:00:00]", "Low RealMemory"),
+    "GPUs": ("State=IDLE+INVALID_REG Reason=gres/gpu count reported lower than configured (3 < 4) [slurm@x]",
+             "gres/gpu count reported lower than configured (3 < 4)"),
+    "no reason": ("State=IDLE+INVALID_REG", "its state is IDLE+INVALID_REG"),
+    "a person's drain": ("State=IDLE+DRAIN Reason=bad cable [root@2026-11-30T10:00:00]", ""),
+    "well": ("State=IDLE", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "says"), NODE_LINES.values(), ids=NODE_LINES)
+def test_a_node_that_slurmctld_does_not_take_runs_no_hook(
+    line: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = MadeSlurm(tmp_path, daemons=("slurmd",))
+    asked: list[list[str]] = []
+
+    class Answering:
+        def answer(self, command: list[str], timeout: float) -> str:
+            asked.append(command)
+            return f"NodeName=gpu01 CPUTot=8 RealMemory=8000 {line} Partitions=gpu"
+
+    monkeypatch.setattr(Host, "is_this", True)
+    monkeypatch.setattr(conf_side, "Context", Answering)
+    found = list(conf_side.of_node(find(made.host, roles=frozenset({"node"})), "gpu01"))
+    assert asked == [["scontrol", "show", "node", "-o", "gpu01"]]
+    assert [one.code for one in found] == ["node-invalid"] * bool(says)
+    assert all(f"starts no job on gpu01: {says}" in one.what and "slurmd -C" in one.cure for one in found)
 
 
 def test_it_runs_from_an_agents_installation(tmp_path: Path) -> None:
