@@ -125,6 +125,12 @@ def mentions(text: str, program: Program) -> bool:
     )
 
 
+def copied(text: str, program: Program) -> str:
+    """The copy of our script that a script of the site calls, by its whole path; empty if none is written out."""
+    found = re.search(rf"(?m)^[^#\n]*?(/[\w./+-]*/{re.escape(program.event)}(?:-gate)?\.sh)\b", text)
+    return found[1] if found else ""
+
+
 def _is_variable(line: str) -> bool:
     """``hook=/opt/site/hooks/prolog.sh``: a path below another folder that holds copies of the scripts."""
     return "hook" in line.lower()

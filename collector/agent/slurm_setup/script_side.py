@@ -15,7 +15,7 @@ from pathlib import Path
 from collector.agent.exported import SUFFIX
 from collector.agent.slurm import access
 from collector.agent.slurm.host import Account, Host, owner_name
-from collector.agent.slurm.programs import COMMON, GATE, QUICK, Call
+from collector.agent.slurm.programs import COMMON, GATE, QUICK, Call, chaining, copied
 from collector.agent.slurm_setup.findings import Finding
 
 #: What the scripts call.
@@ -30,11 +30,17 @@ TRIAL_S = 10.0
 def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[Finding]:
     setting = made.program.setting
     called = _called(host, made)
+    copy = "" if called else copied(host.text(made.by) or "", made.program)
+    if copy and not host.path(copy).exists():
+        yield Finding("no-file", f"{made.by} calls {copy}, which is missing", chaining(made), setting)
+        return
     named = [made.by or made.value] + ([called] if made.state == "chained" and called else [])
     broken = False
-    beside = (COMMON, QUICK) if _own(host, made) == made.program.script else (COMMON,)
+    # Beside a copy that the site's program does not write out, nothing is known.
+    beside = (COMMON, QUICK) if _own(host, made) == made.program.script else (COMMON,) if copy else ()
     beside += GATE[:1] if called.endswith(GATE[1]) else ()
-    for path in dict.fromkeys([*named, *(f"{Path(_own(host, made)).parent}/{name}" for name in beside)]):
+    folder = Path(copy or _own(host, made)).parent
+    for path in dict.fromkeys([*named, *(f"{folder}/{name}" for name in beside)]):
         runs_it = path in named
         for finding in _of_file(host, path, user, runs_it):
             broken = True
@@ -68,8 +74,6 @@ def _own(host: Host, made: Call) -> str:
 
 def _of_file(host: Host, name: str, user: Account, runs_it: bool) -> Iterator[Finding]:
     path = host.path(name)
-    if name.endswith(COMMON) and not path.exists() and not path.parent.joinpath("prolog.sh").exists():
-        return  # beside a program of the site
     try:
         about = path.stat()
     except OSError as error:

@@ -344,6 +344,26 @@ def test_a_program_of_the_site_that_asks_the_gate_needs_the_scripts_of_the_gate(
         (tmp_path / name).rename(made.path(f"{FOLDER}/{name}"))
 
 
+def test_a_copy_that_a_program_of_the_site_calls_is_looked_for_where_that_says(tmp_path: Path) -> None:
+    made = MadeSlurm(tmp_path, CONF + "Epilog=/site/epilog.sh\n", daemons=("slurmd",))
+    made.put(
+        "/site/epilog.sh", "#!/bin/sh\n# /not/this/epilog.sh\nhook=/opt/hooks/epilog.sh\n[ ! -x $hook ] || $hook\n"
+    ).chmod(0o755)
+    assert made.slurm("install", "--yes") == 0
+
+    def missing() -> list[tuple[str, str]]:
+        done = verify(find(made.host, roles=frozenset({"node"})), "none")
+        return [(f.what, f.cure) for f in done.findings if f.code == "no-file" and f.hook == "Epilog"]
+
+    ((what, cure),) = missing()
+    assert what == "/site/epilog.sh calls /opt/hooks/epilog.sh, which is missing"
+    assert cure == f"put this line behind the first one of /site/epilog.sh:  {FOLDER}/epilog.sh || :"
+    made.put("/opt/hooks/epilog.sh", "#!/bin/sh\n").chmod(0o755)
+    assert [what for what, _ in missing()] == ["/opt/hooks/faultline-hook.sh is missing"]
+    made.put("/opt/hooks/faultline-hook.sh", "#!/bin/sh\n").chmod(0o755)
+    assert missing() == []
+
+
 NODE_LINES = {
     "memory of a namespace": ("State=INVAL Reason=Low RealMemory (reported:2000 < 100.00% of configured:8000) [slurm@2026-11-30T10:00:00]",
                               "Low RealMemory (reported:2000 < 100.00% of configured:8000)"),
