@@ -125,7 +125,9 @@ def _install_hooks() -> None:
         said(name, "slurm", "install", "--yes", "--hooks", HOOKS)
     said("ctl", "slurm", "install", "--yes", "--hooks", HOOKS, "--edit-slurm-conf")
     first, rest = prolog.read_text().split("\n", 1)
-    prolog.write_text(f"{first}\n/etc/faultline/slurm/prolog-gate.sh || exit 1\n{rest}")
+    prolog.write_text(
+        f"{first}\nFAULTLINE_GATE=/var/spool/agent/gate /etc/faultline/slurm/prolog-gate.sh || exit 1\n{rest}"
+    )
     cluster("run", "ctl", "scontrol", "reconfigure")
 
 

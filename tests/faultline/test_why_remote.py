@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import certificates
 import pytest
 import uvicorn
 from joserfc import jwt
@@ -143,6 +145,26 @@ def test_each_failure_is_one_line_that_says_what_to_do(site: Site, tmp_path: Pat
     assert "not signed with this site's key" in said(SLURM_JWT="a.b.c")
     assert "which service?" in said(FAULTLINE_SERVER="")
     assert "not reachable" in said(FAULTLINE_SERVER="http://127.0.0.1:9")
+
+
+def test_a_certificate_of_the_sites_own_ca_is_named_as_the_reason(site: Site, tmp_path: Path) -> None:
+    """A login node that does not know the CA; the way that the message gives is tried as well."""
+    certificates.make(tmp_path, "service")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "service.pem", tmp_path / "service.key")
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        where = {"FAULTLINE_SERVER": f"https://127.0.0.1:{server.server_port}"}
+        try:
+            unknown = site.why("15", **where)
+            known = site.why("15", SSL_CERT_FILE=str(tmp_path / "ca.pem"), **where)
+        finally:
+            server.shutdown()
+            serving.join()
+    assert unknown.returncode == 2 and b"its certificate is not trusted here" in unknown.stderr
+    assert b"SSL_CERT_FILE" in unknown.stderr and b"certificate" not in known.stderr and b"501" in known.stderr
 
 
 def test_a_slurm_token_is_not_sent_where_others_could_read_it(site: Site, tmp_path: Path) -> None:

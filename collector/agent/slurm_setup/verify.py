@@ -51,6 +51,7 @@ def verify(
     for name, user in users.items():
         findings += _of_spool(found, name, user, dry_run)
     findings += agent_side.of_agent(found.host, config, list(spools), CONTROLLER in found.roles)
+    findings += agent_side.of_gate(found.host, config, calls)
     return Verified(calls, tuple(dict.fromkeys(findings)))
 
 

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from made_slurm import CONF, FOLDER, HOOKS, SLURM_UID, SPOOL, TASKS, MadeSlurm
 
+from collector.agent.config import validate
 from collector.agent.slurm import access
 from collector.agent.slurm.host import ANY_USER, ROOT, Account, Host
 from collector.agent.slurm.installation import find
 from collector.agent.slurm_setup import conf_side, script_side
+from collector.agent.slurm_setup.findings import Finding
 from collector.agent.slurm_setup.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files get owners, and children become users")
@@ -362,6 +364,29 @@ def test_a_copy_that_a_program_of_the_site_calls_is_looked_for_where_that_says(t
     assert [what for what, _ in missing()] == ["/opt/hooks/faultline-hook.sh is missing"]
     made.put("/opt/hooks/faultline-hook.sh", "#!/bin/sh\n").chmod(0o755)
     assert missing() == []
+
+
+def test_an_agent_that_keeps_the_gates_answer_elsewhere_is_named(tmp_path: Path) -> None:
+    made = MadeSlurm(tmp_path, CONF + "Prolog=/site/prolog.sh\n", daemons=("slurmd",))
+    call = f"{FOLDER}/prolog-gate.sh || exit 1\n"
+    made.put("/site/prolog.sh", f"#!/bin/sh\n{call}").chmod(0o755)
+    assert made.slurm("install", "--yes") == 0
+    there = found(made, "/var/lib/faultline-agent")
+    assert there == []
+    (elsewhere,) = found(made, "/data/spool")
+    assert (
+        "keep the gate's answer in /data/spool/gate" in elsewhere.what
+        and "FAULTLINE_GATE=/data/spool/gate" in elsewhere.cure
+    )
+    made.put("/site/prolog.sh", f"#!/bin/sh\nFAULTLINE_GATE=/data/spool/gate {call}").chmod(0o755)
+    assert found(made, "/data/spool") == []
+
+
+def found(made: MadeSlurm, spool: str) -> list[Finding]:
+    """What verify says of the gate to an agent with that spool."""
+    config = validate({"server": "http://ctl:8514", "spool": spool}, "agent.toml")
+    done = verify(find(made.host, roles=frozenset({"node"})), config)
+    return [one for one in done.findings if one.code == "gate-elsewhere"]
 
 
 NODE_LINES = {
