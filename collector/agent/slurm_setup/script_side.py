@@ -37,7 +37,7 @@ def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[
     named = [made.by or made.value] + ([called] if made.state == "chained" and called else [])
     broken = False
     # Beside a copy that the site's program does not write out, nothing is known.
-    beside = (COMMON, QUICK) if _own(host, made) == made.program.script else (COMMON,) if copy else ()
+    beside: tuple[str, ...] = (COMMON, QUICK) if _own(host, made) == made.program.script else (COMMON,) if copy else ()
     beside += GATE[:1] if called.endswith(GATE[1]) else ()
     folder = Path(copy or _own(host, made)).parent
     for path in dict.fromkeys([*named, *(f"{folder}/{name}" for name in beside)]):
