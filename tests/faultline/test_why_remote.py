@@ -22,6 +22,7 @@ import uvicorn
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
+from faultline.why_text import without_verdict
 from tests.correlator.rows import CAPTURES, concluded
 from tests.faultline.command import Done, faultline
 from web.access.authentication import Authentication
@@ -111,6 +112,15 @@ def test_a_job_that_ended_well_and_one_that_is_not_ones_own(site: Site) -> None:
     assert theirs.returncode == nowhere.returncode == 2 and not theirs.stdout
     assert theirs.stderr.replace(b"job 15:", b"job 77:") == nowhere.stderr  # the port may have these digits, too
     assert b"knows no such job that you may see" in theirs.stderr and theirs.stderr.count(b"\n") == 1
+
+
+def test_a_job_whose_end_has_not_arrived_is_not_called_well() -> None:
+    runs = [{"run_key": "15", "state": "NODE_FAIL"}, {"run_key": "15#1", "state": None}]
+    assert (
+        without_verdict("15", runs[1:])
+        == "Job 15 has not ended, by what has arrived; accounting may be a minute behind."
+    )
+    assert without_verdict("15", runs) == "Job 15 needs no explanation: 15 NODE_FAIL, 15#1 not ended."
 
 
 def test_a_token_is_made_by_scontrol(site: Site, tmp_path: Path) -> None:
