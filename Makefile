@@ -1,4 +1,4 @@
-# make demo | run | test | test-long | fuzz | lint | bench. All of them share .venv, made once from the pinned constraints.
+# make demo | run | test | test-long | test-cluster | fuzz | lint | bench. All of them share .venv, made once from the pinned constraints.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,12 +14,12 @@ EXAMPLES ?= 1000
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # What is installed first: all of it at once where the tests will need it.
 EXTRAS := agent,server
-test test-long fuzz lint conformance bench: EXTRAS := dev
+test test-long test-cluster fuzz lint conformance bench: EXTRAS := dev
 # Folders of packages that nothing of ours loads, or few processes: their bytecode is half of all, six seconds of CPU.
 RARE := /(tests|pip|pandas|mypy|schemathesis|pygments|datastore|graphql)/
 PREPARE := from parsers.engine import prepare; prepare()
 
-.PHONY: demo run test test-long fuzz lint bench conformance clean
+.PHONY: demo run test test-long test-cluster fuzz lint bench conformance clean
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -48,7 +48,7 @@ run: $(COMPILED)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
 	$(BIN)/faultline serve
 
 # Hundreds of processes start in a run: bytecode that is not kept would be compiled in each of them.
-test test-long fuzz: export PYTHONDONTWRITEBYTECODE =
+test test-long test-cluster fuzz: export PYTHONDONTWRITEBYTECODE =
 test: $(DEV) $(COMPILED)  ## everything that takes seconds; installs Chromium and Slurm where it may, says what it skipped where not
 	sh tests/prepare.sh
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -56,6 +56,10 @@ test: $(DEV) $(COMPILED)  ## everything that takes seconds; installs Chromium an
 test-long: $(DEV) $(COMPILED)  ## kill storms, slow-connection storms, fuzzing for cost: what takes minutes each
 	sh tests/prepare.sh
 	$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+test-cluster: $(DEV) $(COMPILED)  ## a real Slurm, for a nightly run as root: hooks installed, a week's faults injected, seconds until each word and verdict
+	sh tests/prepare.sh
+	FAULTLINE_LIVE_FAULTS=1 $(BIN)/python -m pytest -m long tests/cluster
 
 fuzz: $(DEV) $(COMPILED)  ## property tests with random examples instead of the fixed ones of `make test`
 	FAULTLINE_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest -m hypothesis -n $(WORKERS)

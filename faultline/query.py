@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from faultline import why_remote
+from faultline import why_remote, why_text
 from faultline.backends import Backend, Remote, choose
 from faultline.failure import CommandError
 from faultline.why_remote import named_run
@@ -158,12 +158,11 @@ def explain_job(backend: Backend, key: str, form: str) -> int:
             near = difflib.get_close_matches(key, sorted(known), n=3, cutoff=0.7)
             meant = f"did you mean {', '.join(near)}?" if near else "was its accounting or slurmctld.log ingested?"
             raise CommandError(f"job {key}: not known to this store; {meant}")
-        states = ", ".join(f"{r['run_key']} {r['state'] or 'not ended'}" for r in runs)
         if form == "json":
             print(json.dumps({"job_id": key, "verdict": None, "runs": runs}))
         else:
             earlier = f" For the run that did not end well: faultline why {others[-1]}" if others else ""
-            print(f"Job {key} needs no explanation: {states}.{earlier}")
+            print(f"{why_text.without_verdict(key, runs)}{earlier}")
         return 1
     incident = next((i for i in found["incidents"] if i["id"] == verdict["incident_id"]), None)
     backend.attach_blocks(key, verdict["evidence"])

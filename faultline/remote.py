@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import ssl
 import urllib.error
 import urllib.request
 from email.message import Message
@@ -87,6 +88,11 @@ class Service:
             raise self._problem(path, error, by_token=(authorization or "").startswith("Bearer ")) from error
         except (urllib.error.URLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
+            if isinstance(reason, ssl.SSLCertVerificationError):
+                raise CommandError(
+                    f"{self.server}: its certificate is not trusted here ({reason.verify_message}); if it is of the site's own CA, "
+                    "name that: export SSL_CERT_FILE=/etc/faultline/ca.pem"
+                ) from error
             raise CommandError(
                 f"{self.server}: not reachable ({reason}); is the service running? faultline serve"
             ) from error

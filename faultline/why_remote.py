@@ -78,10 +78,9 @@ def _needs_none(key: str, run: dict[str, Any], form: str) -> None:
     if form == "json":
         print(json.dumps({"job_id": key, "verdict": None, "runs": runs}))
         return
-    states = ", ".join(f"{one['run_key']} {one['state'] or 'not ended'}" for one in runs)
     judged = [one["run_key"] for one in run["runs"] if one.get("category")]
     earlier = f" For the run that did not end well: faultline why '{judged[-1]}'" if judged else ""
-    print(f"Job {key} needs no explanation: {states}.{earlier}")
+    print(f"{why_text.without_verdict(key, runs)}{earlier}")
 
 
 def _incident(service: Service, name: str | None) -> dict[str, Any] | None:

@@ -6,6 +6,7 @@ Standard library only: the bare package prints it too. ``faultline.terminal`` ad
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from parsers.writers import in_words
@@ -23,6 +24,20 @@ class Out(Protocol):
 
     def line(self, *parts: tuple[str, str]) -> None:
         """Prints a line of texts with their styles ("", "bold", "dim", "cyan")."""
+
+
+def without_verdict(key: str, runs: Sequence[Mapping[str, Any]]) -> str:
+    """One sentence about a job without a verdict. ``runs``: each with ``run_key`` and ``state``.
+
+    >>> without_verdict("15", [{"run_key": "15", "state": "COMPLETED"}])
+    'Job 15 needs no explanation: 15 COMPLETED.'
+    >>> without_verdict("15", [{"run_key": "15", "state": None}])
+    'Job 15 has not ended, by what has arrived; accounting may be a minute behind.'
+    """
+    if not any(run["state"] for run in runs):
+        return f"Job {key} has not ended, by what has arrived; accounting may be a minute behind."
+    states = ", ".join(f"{run['run_key']} {run['state'] or 'not ended'}" for run in runs)
+    return f"Job {key} needs no explanation: {states}."
 
 
 def why(

@@ -116,6 +116,7 @@ TOGETHER = {
     ),
     "the small Slurm cluster, of which a machine has one (another process would wait for it)": (
         "test_live_cluster.py",
+        "test_live_faults.py",
         "test_live_comments.py",
         "test_live_drains.py",
         "test_live_service.py",

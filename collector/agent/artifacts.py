@@ -75,9 +75,13 @@ class RefusedError(Exception):
 Work = Callable[[int, os.stat_result], tuple[int, bytes, bytes]]
 
 
+#: Events before the job writes: what its output files hold is an earlier run's or another job's.
+BEFORE_IT_WRITES = ("prolog", "prologslurmctld")
+
+
 def collect(env: Mapping[str, str], places: Places | None = None) -> list[Artifact]:
     """The batch script and the output of the job that ``env`` (of a hook file) describes. Raises ``OSError`` if no
-    process can be started; a retry may succeed.
+    process can be started; a retry may succeed. At the job's begin there is only the script.
 
     >>> collect({"SLURM_JOB_ID": "12"})
     []
@@ -87,6 +91,8 @@ def collect(env: Mapping[str, str], places: Places | None = None) -> list[Artifa
     if owner is None:
         return []
     found = [_script(env, owner, places)] if places.state_save or places.slurmd_spool else []
+    if env.get("FAULTLINE_EVENT") in BEFORE_IT_WRITES:
+        return [artifact for artifact in found if artifact is not None]
     return [artifact for artifact in (*found, *_outputs(env, owner)) if artifact is not None]
 
 

@@ -3,8 +3,8 @@
 ``logger -t kernel`` writes to /var/log/syslog what looks like the kernel's line, and a file in rsyslog's traditional
 format keeps no facility that would distinguish the two (``NAME``). ``logger`` cannot use facility ``kern``; a program
 that writes to /dev/log by itself can, rsyslog's imuxsock believes it, and journald passes it on (``FACILITY``: kern.log, a
-priority). Only the kernel fills its ring and the journal's kernel transport. A copy from there supports a line. Without
-one:
+priority). Only the kernel fills its ring and the journal's kernel transport, and a node's agent asks the kernel and the GPU's
+driver itself, as root. A copy from there supports a line. Without one:
 
 * Without an uptime, if lines of that kernel had one before any lacked it, it is not the kernel's (``REFUTED``): it is
   ignored.
@@ -53,7 +53,7 @@ COLUMNS = {
     **{name: TABLES["logs"][name] for name in ("source", "facility", "format", "file")},
     "authority": pl.String(),
 }
-_BY_FACILITY = re.compile(kernel_lines.BY_FACILITY)
+_BY_FACILITY, _OF_AGENT = re.compile(kernel_lines.BY_FACILITY), re.compile(kernel_lines.OF_AGENT)
 #: Files and places with the ring's lines only.
 _OF_RING = re.compile(r"(?:dmesg|kmsg|journal|ip-monitor)[^/]*$")
 #: A kernel's habit is searched for this long before the first line in question.
@@ -76,8 +76,9 @@ Clocks = Callable[[Collection[str], float, float], Sequence[Mapping[str, Any]]]
 
 def is_in_doubt() -> pl.Expr:
     """Selects lines in the kernel's name that others can have written; few of very many."""
-    of_ring = pl.col("format").fill_null("").is_in(kernel_lines.OF_RING) & (pl.col("authority") != UNVERIFIED)
-    return ((pl.col("source") == "kernel") & ~of_ring).fill_null(False)
+    of_root = pl.col("format").fill_null("").is_in(kernel_lines.OF_RING)
+    of_root |= pl.col("file").cast(pl.String).fill_null("").str.contains(kernel_lines.OF_AGENT)
+    return ((pl.col("source") == "kernel") & ~(of_root & (pl.col("authority") != UNVERIFIED))).fill_null(False)
 
 
 def known_by(lines: pl.DataFrame, in_doubt: pl.Series) -> list[str]:
@@ -93,7 +94,8 @@ def known_by(lines: pl.DataFrame, in_doubt: pl.Series) -> list[str]:
 
 def known_by_of(line: Mapping[str, Any]) -> str:
     """The same for one line."""
-    if line["source"] != "kernel" or (line["format"] in kernel_lines.OF_RING and line["authority"] != UNVERIFIED):
+    of_root = line["format"] in kernel_lines.OF_RING or _is_agents(line["file"] or "")
+    if line["source"] != "kernel" or (of_root and line["authority"] != UNVERIFIED):
         return RING
     return FACILITY if line["facility"] is not None or _is_by_facility(line["file"] or "") else NAME
 
@@ -103,6 +105,11 @@ def known_by_of_copies(copies: Sequence[Mapping[str, Any]]) -> str:
     a file's line."""
     filed = [c for c in copies if not (c["file"] or "").startswith(RELAYED)]
     return min(map(known_by_of, filed or copies))
+
+
+@lru_cache(maxsize=65_536)
+def _is_agents(file: str) -> bool:
+    return _OF_AGENT.search(file) is not None
 
 
 @lru_cache(maxsize=65_536)

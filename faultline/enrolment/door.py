@@ -6,7 +6,8 @@ nobody. What must hold besides:
 - the connection comes from a port below 1024, which only root of the node can use, and not through a proxy;
 - it comes from an address that the service's resolver has for the name, and from the one in the document if that has one;
 - Azure's document was made for this token, name and address: its nonce is the service's, and changes every minute;
-- an instance that is enrolled is enrolled again only by whoever has its token. Anything else is refused and counted.
+- an instance that is enrolled is enrolled again only by whoever has its token, or when nobody uses that token any more: the
+  machine was made anew. Its former entry ends, under another name as well. Anything else is refused and counted.
 
 The agent makes the token and sends its digest only, so that no answer that is lost or seen gives a token away, and a
 request that is repeated changes nothing.
@@ -93,9 +94,11 @@ class Enroller(Collector):
     def __init__(
         self, settings: Enrolment, data: Path, *, audit: Audit | None = None, proxies: Sequence[str] = (),
         clock: Callable[[], float] = time.time, resolve: Callable[[str], set[str]] | None = None,
+        steady: Callable[[], float] = time.monotonic,
     ) -> None:  # fmt: skip
         self.settings = settings
-        self.register = Register(data / FOLDER, settings.clusters, settings.data, timedelta(days=settings.days))
+        life = timedelta(days=settings.days)
+        self.register = Register(data / FOLDER, settings.clusters, settings.data, life, steady)
         #: Set once the pages' audit log is open.
         self.audit = audit or Audit()
         self.counts: Counter[str] = Counter()
@@ -191,8 +194,8 @@ class Enroller(Collector):
 
     def _done(self, done: str, one: Enrolled) -> dict[str, Any]:
         self.counts[done] += 1
-        if done == "replaced":
-            log.warning("another machine has the name of an enrolled one", node=one.host, instance=one.instance)
+        if done in _UNUSUAL:
+            log.warning(_UNUSUAL[done], node=one.host, instance=one.instance)
         if done != "repeated":
             self.audit.record("enrolled", one.host, one.address, what=done, instance=one.instance)
         expires = datetime.fromtimestamp(one.expires, UTC)
@@ -269,6 +272,12 @@ def opened(settings: Enrolment, data: Path, proxies: Sequence[str] = ()) -> Enro
 
 #: Outcomes that a working site does not have: somebody else shows a machine's document, or takes its name.
 ALARMING = frozenset({"second", "taken", "renamed", "address", "document", "reused"})
+#: What the service's log says of enrolments that end an earlier one.
+_UNUSUAL = {
+    "replaced": "another machine has the name of an enrolled one",
+    "renamed": "an enrolled machine has another name",
+    "anew": "an enrolled machine has lost its token, which was out of use",
+}
 _ANEW = "Ask for a nonce anew: each is good for two minutes, and ends with the service."
 _DIRECTLY = "Let agents reach the service directly, or give them tokens."
 _ROOT = "Run the agent as root with CAP_NET_BIND_SERVICE, without a NAT between; or set [enrolment] privileged_port = false."

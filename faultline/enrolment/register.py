@@ -10,6 +10,8 @@ import json
 import os
 import re
 import threading
+import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,6 +30,8 @@ DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 #: More files than this are not made: the largest clusters have some 20,000 nodes.
 MOST = 50_000
 _SUFFIX = ".json"
+#: A token that nobody used for this long, while the service ran, is not a running agent's: an agent reports once a minute.
+IDLE_S = 900.0
 
 
 class EnrolmentRefused(Exception):  # noqa: N818
@@ -54,10 +58,17 @@ class Enrolled:
 
 
 class Register:
-    """Safe to use from several threads. ``clusters`` and ``kinds`` are what every enrolled agent is bound to besides."""
+    """Safe to use from several threads. ``clusters`` and ``kinds`` are what every enrolled agent is bound to besides.
+    ``steady``: a clock that nobody sets."""
 
-    def __init__(self, folder: Path, clusters: tuple[str, ...], kinds: tuple[str, ...], life: timedelta) -> None:
+    def __init__(
+        self, folder: Path, clusters: tuple[str, ...], kinds: tuple[str, ...], life: timedelta,
+        steady: Callable[[], float] = time.monotonic,
+    ) -> None:  # fmt: skip
         self._folder, self._clusters, self._kinds, self._life = folder, clusters, kinds, life
+        self._steady = steady
+        #: When each token was used last, by its digest; at first, when this service learned of it.
+        self._used: dict[str, float] = {}
         #: Held by whoever changes files. ``_lock`` is for what is in memory: requests to send wait for it, and never for a disk.
         self._changing, self._lock = threading.Lock(), threading.Lock()
         self._hosts: dict[str, Enrolled] = {}
@@ -76,6 +87,8 @@ class Register:
             if one is not None and not self._file(one.host).exists():
                 self._forget(one.host)
                 one = None
+            if one is not None:
+                self._used[one.digest] = self._steady()
         if one is None:
             return None
         limits = Limits(f"instance {one.host}", (one.host,), self._clusters, self._kinds)
@@ -87,8 +100,9 @@ class Register:
         """Binds a token to an instance and its name; what was done, in a word, and the entry. Raises ``EnrolmentRefused``
         and ``OSError``.
 
-        ``former``: digest of the token that the agent has; only with it is an instance enrolled again. ``sure``: the name
-        belongs to this machine by somebody else's word than its own, so that another machine's entry may be replaced.
+        ``former``: digest of the token that the agent has. Without it an instance is enrolled again only if that token is
+        out of use: the machine's disk was lost. ``sure``: the name belongs to this machine by somebody else's word than its
+        own, so that another machine's entry may be replaced, and its own under another name.
         """
         with self._changing:
             with self._lock:
@@ -98,6 +112,11 @@ class Register:
                 return done, made
             self._write(made)
             with self._lock:
+                before = self._instances.get(made.instance)
+                if before is not None and before.host != host:
+                    self._forget(before.host)
+                    with suppress(OSError):
+                        self._file(before.host).unlink(missing_ok=True)
                 self._forget(host)
                 self._enter(made)
                 self._seen = self._stamp()
@@ -107,22 +126,31 @@ class Register:
         self, host: str, instance: Instance, digest: str, former: str | None, address: str, now: datetime, *, sure: bool
     ) -> tuple[str, Enrolled]:
         known, holder = self._valid(self._instances.get(instance.name), now), self._valid(self._hosts.get(host), now)
+        done = "enrolled" if holder is None else "replaced"
         if known is not None:
-            if known.host != host:
-                raise EnrolmentRefused("renamed", 409, f"{instance.name} is enrolled as {known.host}", _REMOVE)
-            if known.digest == digest:
+            if known.host == host and known.digest == digest:
                 return "repeated", known
-            if former != known.digest:
-                raise EnrolmentRefused("second", 409, f"{instance.name} is enrolled, with another token", _REMOVE)
+            done = self._again(known, digest, former)
+            if known.host != host and (not done or not sure):
+                raise EnrolmentRefused("renamed", 409, f"{instance.name} is enrolled as {known.host}", _OLD)
+            if not done:
+                raise EnrolmentRefused("second", 409, f"{instance.name} is enrolled, with another token", _OLD)
+            done = "renamed" if known.host != host else done
         elif holder is not None and not sure:
             raise EnrolmentRefused("taken", 409, f"{host} is the name of {holder.instance}", _REMOVE)
-        if digest in self._digests:
+        if digest in self._digests and (known is None or digest != known.digest):
             raise EnrolmentRefused("reused", 409, "this token is another's", "Make a new one.")
         if host not in self._hosts and len(self._hosts) >= MOST:
             raise EnrolmentRefused("full", 503, f"{MOST} instances are enrolled", retry_s=60.0)
         stamp = now.timestamp()
-        made = Enrolled(host, instance.name, digest, address, stamp, stamp + self._life.total_seconds())
-        return "renewed" if known is not None else "replaced" if holder is not None else "enrolled", made
+        return done, Enrolled(host, instance.name, digest, address, stamp, stamp + self._life.total_seconds())
+
+    def _again(self, known: Enrolled, digest: str, former: str | None) -> str:
+        """Why an instance that is enrolled may be enrolled again, in a word; empty if it may not: what asks may be a
+        user's process beside the agent, which has the same document."""
+        if former == known.digest or digest == known.digest:
+            return "renewed"
+        return "anew" if self._steady() - self._used[known.digest] >= IDLE_S else ""
 
     def _valid(self, one: Enrolled | None, now: datetime) -> Enrolled | None:
         return None if one is None or one.is_over(now) else one
@@ -198,6 +226,7 @@ class Register:
 
     def _enter(self, one: Enrolled) -> None:
         self._hosts[one.host] = self._digests[one.digest] = one
+        self._used[one.digest] = self._steady()
         # A file of a name that it had before may still be there, and the files are read in no order.
         before = self._instances.get(one.instance)
         if before is None or before.host == one.host or before.enrolled <= one.enrolled:
@@ -207,10 +236,16 @@ class Register:
         one = self._hosts.pop(host, None)
         if one is not None:
             self._digests.pop(one.digest, None)
+            self._used.pop(one.digest, None)
             if self._instances.get(one.instance) is one:
                 del self._instances[one.instance]
 
 
 _REMOVE = "If that is right, remove the file of this name from the folder enrolled/ of the service's data."
+
+_OLD = (
+    f"Show the token that it has. Without it, try again once that token was not used for {IDLE_S / 60:.0f} minutes. "
+    + _REMOVE
+)
 
 __all__ = ["DIGEST", "NAME", "Enrolled", "EnrolmentRefused", "Register"]

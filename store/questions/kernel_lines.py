@@ -16,6 +16,8 @@ from store.tables import LINES, TIME
 
 #: Sources that only root can write: the kernel's ring buffer and journald's kernel transport.
 OF_RING = ("kmsg", "dmesg", "klog", "journald")
+#: Where a node's agent states what it found itself, in the kernel's name: NVML's Xids, ports, links.
+OF_AGENT = r"^[^/:]+:(?:nvml|infiniband|links)$"
 #: Files that a syslog daemon writes by facility (``kern.*``).
 BY_FACILITY = r"(^|/)kern(el)?[^/]*\.log[^/]*$"
 #: The kernel's clock in the format of ``printk``: seconds since boot with six decimals.
@@ -29,6 +31,11 @@ _SINCE, _UNTIL = bindparam("kernel_since", type_=TIME), bindparam("kernel_until"
 def _of_ring(lines: FromClause) -> ColumnElement[bool]:
     """Whether a kernel line is in a place where no one else can write."""
     return one_of(func.coalesce(lines.c.format, const("")), OF_RING)
+
+
+def _of_agent(lines: FromClause) -> ColumnElement[bool]:
+    """Whether it is no line of a kernel's, but an agent's word: it shows no clock."""
+    return matches(func.coalesce(lines.c.file, const("")), OF_AGENT)
 
 
 def _by_facility(lines: FromClause) -> ColumnElement[bool]:
@@ -117,6 +124,6 @@ def _clocks() -> Select[Any]:
             line.host, known.label("of_ring"), case((not_(known), boot)).label("boot"), func.count().label("lines"),
             func.min(moment).label("first"), func.max(moment).label("last"),
         )
-        .where(_of_kernel(LINES), _in_time(LINES))
+        .where(_of_kernel(LINES), _in_time(LINES), not_(_of_agent(LINES)))
         .group_by(line.host, known, case((not_(known), boot)))
     )  # fmt: skip

@@ -21,6 +21,7 @@ mariadb-server iproute2 util-linux.
 
 import argparse
 import contextlib
+import glob
 import json
 import os
 import re
@@ -237,8 +238,10 @@ def cmd_down(a, quiet=False):
             time.sleep(0.1)
     if os.path.isdir(RT):
         shutil.rmtree(RT)
-    with contextlib.suppress(OSError):  # what the hosts mounted their own on
-        os.rmdir("/etc/faultline")
+    # What the hosts mounted their own on. Its removal would take the mounts of another cluster's hosts away.
+    if not glob.glob("/tmp/faultline-mini*/state.json"):
+        with contextlib.suppress(OSError):
+            os.rmdir("/etc/faultline")
     if not quiet:
         print("down")
 

@@ -17,6 +17,7 @@ import pytest
 from collector.agent.environment import is_first_task, step_of
 from collector.agent.gate.answer_file import ANSWER, KEY, KEY_BYTES, Answer, signed
 from parsers.documents.hook import read_spool
+from spaces import RT, STATE
 from tests.measured import Measured
 
 HERE = Path(__file__).resolve().parent
@@ -33,7 +34,7 @@ def _why_not() -> str | None:
         return f"a mini cluster needs {', '.join(missing)} (see tests/prepare.sh)"
     if not Path("/sys/fs/cgroup/memory").is_dir() or not os.access("/dev/kmsg", os.R_OK | os.W_OK):
         return "a mini cluster needs cgroup v1 under /sys/fs/cgroup and /dev/kmsg"
-    if Path("/tmp/faultline-mini/state.json").exists():
+    if Path(STATE).exists():
         return "a mini cluster is up already: tests/cluster/cluster.py down"
     return None
 
@@ -44,8 +45,8 @@ pytestmark = [pytest.mark.long, pytest.mark.cluster, pytest.mark.skipif(REASON i
 
 @contextmanager
 def alone() -> Iterator[None]:
-    """One at a time, whichever process runs the tests: there is one mini cluster on a machine."""
-    with Path("/tmp/faultline-mini.lock").open("w") as lock:
+    """One at a time, whichever process runs the tests: there is one mini cluster of a name (``FAULTLINE_MINI_NAME``)."""
+    with Path(f"{RT}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -64,8 +65,8 @@ def cluster(*argv: str, check: bool = True) -> str:
 
 
 def host(name: str) -> Path:
-    """A host's files below /tmp/faultline-mini."""
-    return Path("/tmp/faultline-mini/hosts") / name
+    """A host's files below the cluster's folder."""
+    return Path(RT) / "hosts" / name
 
 
 @pytest.fixture(scope="module")

@@ -78,6 +78,17 @@ def test_the_output_of_a_job(home: Path) -> None:
     assert artifact.sha256 == hashlib.sha256(b"step 1\n").hexdigest()
 
 
+@pytest.mark.parametrize("event", ["prolog", "prologslurmctld"])
+def test_before_a_job_writes_its_output_is_an_earlier_runs(home: Path, event: str) -> None:
+    """Of a requeued run, or of another job with ``--output=train.out``: slurmd has not truncated the file yet."""
+    owned(home, "train.out", b"CUDA error of yesterday\n")
+    state = home / "state"
+    (state / "hash.2/job.12").mkdir(parents=True)
+    (state / "hash.2/job.12/script").write_bytes(b"#!/bin/sh\n\0")
+    found = collect(env(home, SLURM_JOB_STDOUT="train.out", FAULTLINE_EVENT=event), Places(state, None))
+    assert [one.kind for one in found] == ["script"]
+
+
 def test_output_and_error_in_one_file_are_read_once(home: Path) -> None:
     owned(home, "both")
     owned(home, "err")
@@ -128,6 +139,14 @@ def test_a_directory_a_device_and_nothing(home: Path) -> None:
     assert refused(one(home, "missing"), "no such file")
     assert refused(one(home, "x" * 300), "file name too long")
     assert refused(fetch("stdout", "a\0b", Owner(USER, USER, (), ROOT)), "not a path")
+
+
+def test_a_name_with_line_ends_is_a_name(home: Path) -> None:
+    """It names one file, and what is reported of it stays on one line."""
+    owned(home, "a\nkernel: NVRM: Xid 79\nb", b"hello\n")
+    assert one(home, "a\nkernel: NVRM: Xid 79\nb").content == b"hello\n"
+    missing = one(home, "no\nsuch")
+    assert refused(missing, "no such file") and "\n" not in (missing.reason or "")
 
 
 def test_a_hundred_gigabytes(home: Path) -> None:

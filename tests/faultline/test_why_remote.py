@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -15,11 +16,13 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
+import certificates
 import pytest
 import uvicorn
 from joserfc import jwt
 from joserfc.jwk import OctKey
 
+from faultline.why_text import without_verdict
 from tests.correlator.rows import CAPTURES, concluded
 from tests.faultline.command import Done, faultline
 from web.access.authentication import Authentication
@@ -111,6 +114,15 @@ def test_a_job_that_ended_well_and_one_that_is_not_ones_own(site: Site) -> None:
     assert b"knows no such job that you may see" in theirs.stderr and theirs.stderr.count(b"\n") == 1
 
 
+def test_a_job_whose_end_has_not_arrived_is_not_called_well() -> None:
+    runs = [{"run_key": "15", "state": "NODE_FAIL"}, {"run_key": "15#1", "state": None}]
+    assert (
+        without_verdict("15", runs[1:])
+        == "Job 15 has not ended, by what has arrived; accounting may be a minute behind."
+    )
+    assert without_verdict("15", runs) == "Job 15 needs no explanation: 15 NODE_FAIL, 15#1 not ended."
+
+
 def test_a_token_is_made_by_scontrol(site: Site, tmp_path: Path) -> None:
     site.accepts(jwt_key=site.folder / "key")
     made = program(tmp_path, "scontrol", f'[ "$1" = token ] && echo SLURM_JWT={token("alice")}')
@@ -143,6 +155,26 @@ def test_each_failure_is_one_line_that_says_what_to_do(site: Site, tmp_path: Pat
     assert "not signed with this site's key" in said(SLURM_JWT="a.b.c")
     assert "which service?" in said(FAULTLINE_SERVER="")
     assert "not reachable" in said(FAULTLINE_SERVER="http://127.0.0.1:9")
+
+
+def test_a_certificate_of_the_sites_own_ca_is_named_as_the_reason(site: Site, tmp_path: Path) -> None:
+    """A login node that does not know the CA; the way that the message gives is tried as well."""
+    certificates.make(tmp_path, "service")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "service.pem", tmp_path / "service.key")
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        serving = threading.Thread(target=server.serve_forever, daemon=True)
+        serving.start()
+        where = {"FAULTLINE_SERVER": f"https://127.0.0.1:{server.server_port}"}
+        try:
+            unknown = site.why("15", **where)
+            known = site.why("15", SSL_CERT_FILE=str(tmp_path / "ca.pem"), **where)
+        finally:
+            server.shutdown()
+            serving.join()
+    assert unknown.returncode == 2 and b"its certificate is not trusted here" in unknown.stderr
+    assert b"SSL_CERT_FILE" in unknown.stderr and b"certificate" not in known.stderr and b"501" in known.stderr
 
 
 def test_a_slurm_token_is_not_sent_where_others_could_read_it(site: Site, tmp_path: Path) -> None:

@@ -207,7 +207,8 @@ class Users:
         try:
             content = tomllib.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise UsersError(f"{path}: cannot be read: {error.strerror}") from error
+            made = "; faultline access makes it" if isinstance(error, FileNotFoundError) else ""
+            raise UsersError(f"{path}: cannot be read: {error.strerror}{made}") from error
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise UsersError(f"{path}: not TOML: {error}") from error
         if unknown := set(content) - {"people", "tokens", "senders"}:

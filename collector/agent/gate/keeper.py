@@ -82,6 +82,7 @@ class Keeper:
     _key: bytes = b""
     _ask_at: float = 0.0
     _started: float = 0.0
+    _asked: bool = False
     _reported: tuple[str, bool] | None = None
 
     def __post_init__(self) -> None:
@@ -120,6 +121,7 @@ class Keeper:
             **({"drain": "yes"} if self.mode == DRAIN else {}),
             **({"unfit": "yes"} if unfit else {}),
         }
+        self._asked = True
         path = f"/api/v1/gate/{quote(self.context.host, safe='')}"
         response = self.ask(path + (f"?{urlencode(wanted)}" if wanted else ""))
         if response.code != 200:
@@ -144,6 +146,8 @@ class Keeper:
             since = self._started if latest is None else latest.at
             what = "given no answer" if self.trouble.startswith("HTTP ") else "not been reached"
             unheard = f"the service has {what} for {_lasting(now - since)}"
+            if not self._asked:
+                unheard = f"the service has not been asked yet; it is within {ASK_EVERY_S:g} s of the agent's start"
             found.append((DOUBTFUL, f"{unheard}: {self.trouble}" if self.trouble else unheard))
         verdict = max((verdict for verdict, _ in found), key=VERDICTS.index, default=FIT)
         reasons = tuple(plain(text) for _, text in found if text)

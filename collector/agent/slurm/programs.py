@@ -41,6 +41,11 @@ class Program:
         return f"{FOLDER}/{self.event}.sh"
 
     @property
+    def scripts(self) -> tuple[str, str]:
+        """What slurm.conf or a program of the site may call: the hook, or the hook with the gate behind it."""
+        return self.script, f"{FOLDER}/{self.event}-gate.sh"
+
+    @property
     def spool(self) -> str:
         return SPOOL if self.user else TASK_SPOOL
 
@@ -77,7 +82,7 @@ def call(host: Host, conf: SlurmConf, program: Program) -> Call:
     value, at = conf.get(program.setting), conf.at(program.setting)
     if not value:
         return Call(program, "unset")
-    ours = (program.script, f"{FOLDER}/{program.event}-gate.sh")
+    ours = program.scripts
     for path in ours:
         if path in value.split(","):
             return Call(program, "direct", value, at, path)
@@ -118,6 +123,12 @@ def mentions(text: str, program: Program) -> bool:
     return any(
         found and ("faultline" in line or _is_variable(line)) for line in lines if (found := called.search(line))
     )
+
+
+def copied(text: str, program: Program) -> str:
+    """The copy of our script that a script of the site calls, by its whole path; empty if none is written out."""
+    found = re.search(rf"(?m)^[^#\n]*?(/[\w./+-]*/{re.escape(program.event)}(?:-gate)?\.sh)\b", text)
+    return found[1] if found else ""
 
 
 def _is_variable(line: str) -> bool:

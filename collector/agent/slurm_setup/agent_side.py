@@ -10,9 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from collector.agent.config import Config
+from collector.agent.gate.answer_file import FOLDER as GATE_FOLDER
 from collector.agent.hook_failures import WROTE_NOTHING
 from collector.agent.hook_folder import CLAIM
 from collector.agent.slurm.host import Host
+from collector.agent.slurm.programs import GATE, Call
 from collector.agent.slurm_setup.findings import Finding
 
 
@@ -43,6 +45,20 @@ def of_agent(host: Host, config: Config | str, spools: Sequence[str], controller
         if spool in folders and folder.is_dir() and os.access(folder, os.R_OK) and not _locked(folder / CLAIM):
             yield Finding("agent-not-reading", f"nobody empties {spool}: no process holds {spool}/{CLAIM}",
                           "faultline agent status says why; a folder that was just made is found within a minute")  # fmt: skip
+
+
+def of_gate(host: Host, config: Config | str, calls: Sequence[Call]) -> Iterator[Finding]:
+    """That a script asks the gate in a folder in which this agent keeps no answer: then each answer is doubtful."""
+    if isinstance(config, str) or (kept := f"{config.spool}/gate") == GATE_FOLDER:
+        return
+    for made in calls:
+        text = host.text(made.by or made.value) or ""
+        asks = made.is_made and (made.by.endswith(GATE[1]) or made.program.scripts[1] in text)
+        if asks and f"FAULTLINE_GATE={kept}" not in text:
+            yield Finding("gate-elsewhere", f"{config.where} has the agent keep the gate's answer in {kept}, and the script reads "
+                          f"{GATE_FOLDER}: it answers doubtful",
+                          f"put FAULTLINE_GATE={kept} before the call in a program of the site, or leave the agent's spool where it is by default",
+                          made.program.setting)  # fmt: skip
 
 
 def _of_status(host: Host, config: Config) -> Iterator[Finding]:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from collector.agent.failure import Missing
-from collector.agent.slurm.installation import CONTROLLER, Installation
+from collector.agent.slurm.installation import CONTROLLER, NODE, Installation
 from collector.agent.slurm.programs import Call
 from collector.agent.slurm_setup.findings import Finding
 from collector.agent.source import Context
@@ -18,6 +18,8 @@ _REFUSED = re.compile(
     r"|Invalid (?:Prolog|Epilog)Slurmctld)[^\n]*",
     re.IGNORECASE,
 )
+#: ``scontrol show node -o``: the state, and a reason of slurmctld's own that says that the node has less than slurm.conf says.
+_STATE, _LESS = re.compile(r"\bState=(\S+)"), re.compile(r"\bReason=((?:Low |gres/)[^\[\n]*)")
 #: Of the daemon's log, from its end.
 LOG_TAIL = 256 << 10
 
@@ -69,6 +71,22 @@ def of_running(found: Installation, calls: Sequence[Call]) -> Iterator[Finding]:
         if made.is_made and made.program.setting.lower() in running and value != made.value:
             yield Finding("not-reread", f"{made.value} ({made.at}) is not what slurmctld runs ({value})",
                           "run scontrol reconfigure", made.program.setting)  # fmt: skip
+
+
+def of_node(found: Installation, node: str) -> Iterator[Finding]:
+    """That slurmctld does not take this node as slurm.conf describes it: then no job starts here, and no hook runs."""
+    if not found.host.is_this or NODE not in found.roles:
+        return
+    try:
+        text = Context().answer(["scontrol", "show", "node", "-o", node], timeout=15.0)
+    except (Missing, OSError, TimeoutError):
+        return
+    state, less = _STATE.search(text), _LESS.search(text)
+    if less or (state and "INVAL" in state[1].upper()):
+        why = less[1].strip() if less else f"its state is {state[1] if state else ''}"
+        yield Finding("node-invalid", f"slurmctld starts no job on {node}: {why}",
+                      f"correct the line NodeName of {node} in {found.conf.path} to what slurmd -C prints here (in a container or namespace: "
+                      f"what that has), run scontrol reconfigure, and resume the node")  # fmt: skip
 
 
 def refusals(found: Installation) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from collector.agent.exported import SUFFIX
 from collector.agent.slurm import access
 from collector.agent.slurm.host import Account, Host, owner_name
-from collector.agent.slurm.programs import COMMON, QUICK, Call
+from collector.agent.slurm.programs import COMMON, GATE, QUICK, Call, chaining, copied
 from collector.agent.slurm_setup.findings import Finding
 
 #: What the scripts call.
@@ -29,12 +29,18 @@ TRIAL_S = 10.0
 
 def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[Finding]:
     setting = made.program.setting
-    named = [made.by or made.value] + (
-        [made.program.script] if made.state == "chained" and _calls_ours(host, made) else []
-    )
+    called = _called(host, made)
+    copy = "" if called else copied(host.text(made.by) or "", made.program)
+    if copy and not host.path(copy).exists():
+        yield Finding("no-file", f"{made.by} calls {copy}, which is missing", chaining(made), setting)
+        return
+    named = [made.by or made.value] + ([called] if made.state == "chained" and called else [])
     broken = False
-    beside = (COMMON, QUICK) if _own(host, made) == made.program.script else (COMMON,)
-    for path in dict.fromkeys([*named, *(f"{Path(_own(host, made)).parent}/{name}" for name in beside)]):
+    # Beside a copy that the site's program does not write out, nothing is known.
+    beside: tuple[str, ...] = (COMMON, QUICK) if _own(host, made) == made.program.script else (COMMON,) if copy else ()
+    beside += GATE[:1] if called.endswith(GATE[1]) else ()
+    folder = Path(copy or _own(host, made)).parent
+    for path in dict.fromkeys([*named, *(f"{folder}/{name}" for name in beside)]):
         runs_it = path in named
         for finding in _of_file(host, path, user, runs_it):
             broken = True
@@ -51,21 +57,23 @@ def of_script(host: Host, made: Call, user: Account, dry_run: bool) -> Iterator[
             yield Finding("no-record", f"{ours}, run as {user}, wrote no record: {why}", INSTALL, setting)
 
 
-def _calls_ours(host: Host, made: Call) -> bool:
-    return made.program.script in (host.text(made.by) or "")
+def _called(host: Host, made: Call) -> str:
+    """The script of ours that is called; empty for a program of the site that calls a copy elsewhere."""
+    if made.state == "direct":
+        return made.by
+    text = host.text(made.by) or ""
+    return next((script for script in made.program.scripts if script in text), "")
 
 
 def _own(host: Host, made: Call) -> str:
-    """The script of ours that is called; for a site's program that calls a copy elsewhere, that program itself."""
-    if made.state == "direct" or _calls_ours(host, made):
+    """The hook of ours that hands over; for a site's program that calls a copy elsewhere, that program itself."""
+    if made.state == "direct" or _called(host, made):
         return made.program.script
     return made.by
 
 
 def _of_file(host: Host, name: str, user: Account, runs_it: bool) -> Iterator[Finding]:
     path = host.path(name)
-    if name.endswith(COMMON) and not path.exists() and not path.parent.joinpath("prolog.sh").exists():
-        return  # beside a program of the site
     try:
         about = path.stat()
     except OSError as error:

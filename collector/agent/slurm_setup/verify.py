@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,9 @@ def verify(
     calls = tuple(call(found.host, found.conf, program) for program in here)
     findings = list(conf_side.of_installation(found))
     findings += conf_side.of_running(found, calls)
+    findings += conf_side.of_node(
+        found, config.host if isinstance(config, Config) else socket.gethostname().partition(".")[0]
+    )
     for made in calls:
         findings += _of_hook(found, made, dry_run)
     spools = {program.spool: program for program in here}
@@ -47,6 +51,7 @@ def verify(
     for name, user in users.items():
         findings += _of_spool(found, name, user, dry_run)
     findings += agent_side.of_agent(found.host, config, list(spools), CONTROLLER in found.roles)
+    findings += agent_side.of_gate(found.host, config, calls)
     return Verified(calls, tuple(dict.fromkeys(findings)))
 
 

@@ -45,6 +45,8 @@ MOST_OF_STEPS, SHARE_OF_STEPS = 4, 0.5
 BEHIND = 8
 #: The longest time between two looks for a file that is not there yet, in seconds.
 LATE_S = 5.0
+#: How far the clocks of the node and a file server may differ.
+CLOCKS_S = 2.0
 _PLACE = struct.Struct("!QQQ")
 _ABSENT = "no such file or directory"
 
@@ -59,6 +61,8 @@ class Followed:
     path: str
     owner: Owner
     about: Mapping[str, Any]
+    #: When its prolog ran (epoch seconds); 0 where that is not known.
+    began: float = 0.0
     device: int = 0
     inode: int = 0
     offset: int = 0
@@ -208,13 +212,16 @@ def looks_like_failure(line: bytes) -> bool:
 
 def _read_from(file: Followed, most: int) -> Work:
     """Reads on from where a file was read to; from its start if it is another file or was truncated; and only its end if
-    much more was written than may be read."""
-    device, inode, offset = file.device, file.inode, file.offset
+    much more was written than may be read. What a file holds that nobody has written to since the job's prolog is an earlier
+    run's, or another job's: it is passed over, whether slurmd truncates the file or appends to it."""
+    device, inode, offset, fresh = file.device, file.inode, file.offset, file.began - CLOCKS_S
 
     def work(handle: int, status: os.stat_result) -> tuple[int, bytes, bytes]:
         size, begin = status.st_size, offset
         if (status.st_dev, status.st_ino) != (device, inode) or size < offset:
             begin = 0
+            if not inode and status.st_mtime < fresh:
+                return size, _PLACE.pack(status.st_dev, status.st_ino, size), b""
         jumped = size - begin > most * BEHIND
         if jumped:
             begin = size - most
@@ -249,7 +256,14 @@ def _followed(env: Mapping[str, str], files: Iterable[tuple[str, str]]) -> Itera
             "stream": "job_output", "source": f"job_{kind}", "path": path, "host": batch_host(env),
             "cluster": env.get("SLURM_CLUSTER_NAME"), "job_id": int(job), "restarts": number,
         }  # fmt: skip
-        yield Followed(int(job), number, kind, path, owner, about)
+        yield Followed(int(job), number, kind, path, owner, about, _moment(env.get("FAULTLINE_TIME", "")))
+
+
+def _moment(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
 
 
 def _make(context: Context, options: Mapping[str, Any]) -> JobOutput:

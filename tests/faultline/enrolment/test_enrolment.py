@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import hashlib
 import http.client
 import json
 import random
@@ -20,6 +19,7 @@ import enrolment_clouds as clouds
 import pytest
 import uvicorn
 from enrolment_clouds import ACCOUNT, MACHINE, SITE
+from enrolment_site import NAMES, Said, Site, digest
 
 from collector.intake import PORT
 from collector.receivers.refusals import Refused
@@ -29,75 +29,10 @@ from faultline.enrolment import signed_data
 from faultline.enrolment.door import PATH, WAITING, Enroller
 from faultline.enrolment.identity import Instance
 from faultline.enrolment.register import Enrolled, EnrolmentRefused, Register
-from faultline.enrolment.settings import Enrolment
 from faultline.exposure import wrong_and_open
 from faultline.failure import CommandError
 from faultline.receiving import Front, Receiving
-from web.access.audit import Audit
 from web.access.authentication import PEER
-
-#: The site's names and addresses; gpu003 is an alias of gpu001's machine.
-NAMES = {"gpu001": "10.0.0.1", "gpu002": "10.0.0.2", "gpu003": "10.0.0.1", "ctl": "10.0.0.1"}
-Said = tuple[int, dict[str, Any]]
-
-
-def digest(token: str) -> str:
-    return "sha256:" + hashlib.sha256(token.encode()).hexdigest()
-
-
-class Site:
-    """A service that enrols; ``ask`` is a request to it, by default as root of gpu001 sends it."""
-
-    def __init__(self, folder: Path, **settings: Any) -> None:
-        folder.mkdir(exist_ok=True)
-        self.now = datetime.now(UTC).timestamp()
-        self.settings = Enrolment.model_validate(clouds.write(folder) | settings)
-        self.audit = folder / "audit.ndjson"
-        self.enroller = Enroller(
-            self.settings, folder, audit=Audit(self.audit), proxies=("10.9.9.9",), clock=lambda: self.now,
-            resolve=lambda host: {NAMES[host]} if host in NAMES else set(),
-        )  # fmt: skip
-        self.enroller._began -= 3600  # not just started
-        self.folder = folder / "enrolled"
-
-    def ask(self, body: object, peer: str = "10.0.0.1", port: int = 700, token: str = "", method: str = "POST") -> Said:
-        """Status and answer."""
-        sent = body if isinstance(body, bytes) else json.dumps(body).encode()
-        headers = [(b"authorization", f"Bearer {token}".encode())] if token else []
-        scope = {
-            "type": "http",
-            "method": method,
-            "path": PATH,
-            "headers": headers,
-            "client": (peer, port),
-            PEER: peer,
-            PORT: port,
-        }
-        pieces = [sent[at : at + 8192] for at in range(0, len(sent), 8192)] or [b""]
-        replies: list[Any] = []
-
-        async def receive() -> Any:
-            return {"type": "http.request", "body": pieces.pop(0), "more_body": bool(pieces)}
-
-        async def send(message: Any) -> None:
-            replies.append(message)
-
-        asyncio.run(self.enroller(scope, receive, send))
-        return replies[0]["status"], json.loads(replies[1]["body"])
-
-    def nonce(self, new: str, host: str = "gpu001", **how: Any) -> str:
-        status, said = self.ask({"host": host, "digest": digest(new), "way": "azure"}, **how)
-        assert status == 200, said
-        return str(said["nonce"])
-
-    def azure(self, new: str, document: str | None = None, host: str = "gpu001", **how: Any) -> Said:
-        document = document or clouds.azure(
-            self.nonce(new, host, **{k: v for k, v in how.items() if k != "token"}), kind="good"
-        )
-        return self.ask({"host": host, "digest": digest(new), "way": "azure", "document": document}, **how)
-
-    def aws(self, new: str, document: str, host: str = "gpu001", **how: Any) -> Said:
-        return self.ask({"host": host, "digest": digest(new), "way": "aws", "document": document}, **how)
 
 
 @pytest.fixture
@@ -244,19 +179,6 @@ def test_an_attempt_to_take_a_machines_place_is_shown_for_a_day(site: Site) -> N
     assert site.enroller.trouble is None
 
 
-def test_whoever_has_the_token_renews_it(site: Site) -> None:
-    site.azure("first")
-    assert site.azure("second", token="first")[1]["status"] == "renewed"
-    assert site.enroller.find("first") is None and site.enroller.find("second") is not None
-    assert site.azure("third", token="first")[0] == 409
-
-
-def test_a_machine_has_one_name(site: Site) -> None:
-    site.azure("t")
-    assert site.azure("u", host="gpu003", token="t")[0] == 409
-    assert site.enroller.counts["renamed"] == 1
-
-
 def test_a_new_machine_of_the_same_name_replaces_the_old_one(site: Site) -> None:
     """Nodes of a cloud come back under their name. The resolver says whose it is now."""
     site.azure("old")
@@ -317,6 +239,31 @@ def test_a_flood_of_requests_is_refused_and_others_still_enrol(tmp_path: Path) -
     assert site.aws("t", clouds.aws("10.0.0.2"), host="gpu002", peer="10.0.0.2")[0] == 200
     site.now += 60
     assert site.azure("t2")[0] == 200
+
+
+def test_a_resolver_that_hangs_stops_no_other_request(site: Site) -> None:
+    """Enrolment has threads of its own: the service's event loop goes on, and senders are answered."""
+    site.aws("one", clouds.aws("10.0.0.2", instanceId="i-2"), host="gpu002", peer="10.0.0.2")
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def hangs(host: str) -> set[str]:
+        begun.set()
+        assert goes_on.wait(120)
+        return {NAMES[host]}
+
+    site.enroller._resolve = hangs
+    body = {"host": "gpu001", "digest": digest("t"), "way": "aws", "document": clouds.aws("10.0.0.1")}
+
+    async def both() -> Said:
+        asking = asyncio.ensure_future(site.asked(body))
+        while not begun.is_set():
+            await asyncio.sleep(0.01)
+        assert site.enroller.find("one") is not None and not asking.done()
+        assert (await site.asked(b"{"))[0] == 400, "another request is answered meanwhile"
+        goes_on.set()
+        return await asking
+
+    assert asyncio.run(both())[1]["status"] == "enrolled"
 
 
 def test_a_resolver_that_hangs_holds_up_few_requests(site: Site) -> None:
@@ -481,8 +428,8 @@ def test_a_file_of_a_former_name_hides_no_valid_entry(tmp_path: Path) -> None:
     for n in range(16):
         folder = tmp_path / str(n)
         folder.mkdir()
-        for host, digest, end in ((f"old{n}", A, -1), (f"new{n}", B, 3600)):
-            entry = Enrolled(host, "azure/s/x", digest, "10.0.0.1", now.timestamp() + end - 7200, now.timestamp() + end)
+        for host, token, end in ((f"old{n}", A, -1), (f"new{n}", B, 3600)):
+            entry = Enrolled(host, "azure/s/x", token, "10.0.0.1", now.timestamp() + end - 7200, now.timestamp() + end)
             (folder / f"{host}.json").write_text(json.dumps(asdict(entry)))
         known = Register(folder, (), (), timedelta(days=1))
         with pytest.raises(EnrolmentRefused, match="enrolled"):

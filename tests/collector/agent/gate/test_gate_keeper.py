@@ -80,6 +80,17 @@ def test_the_answer_of_the_service_is_what_a_prolog_reads(site: Site) -> None:
     assert site.asked == ["/api/v1/gate/gpu01?drain=yes"] * 2
 
 
+def test_before_the_first_question_the_answer_says_so(tmp_path: Path) -> None:
+    """It comes within two minutes of the start, so that agents that were started together do not ask together."""
+    site = Site(tmp_path)
+    site.keeper._ask_at = site.host.context.uptime() + 60
+    found = site.after(0)
+    assert found.verdict == "doubtful" and found.lines[1] == (
+        "  - the service has not been asked yet; it is within 120 s of the agent's start"
+    )
+    assert site.after(ASK_EVERY_S).verdict == "fit"
+
+
 def test_it_asks_slowly_whatever_the_answer(site: Site) -> None:
     site.response = NOBODY
     for _ in range(40):

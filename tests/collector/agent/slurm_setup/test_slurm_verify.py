@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 from made_slurm import CONF, FOLDER, HOOKS, SLURM_UID, SPOOL, TASKS, MadeSlurm
 
+from collector.agent.config import validate
 from collector.agent.slurm import access
 from collector.agent.slurm.host import ANY_USER, ROOT, Account, Host
 from collector.agent.slurm.installation import find
-from collector.agent.slurm_setup import script_side
+from collector.agent.slurm_setup import conf_side, script_side
+from collector.agent.slurm_setup.findings import Finding
 from collector.agent.slurm_setup.verify import verify
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="files get owners, and children become users")
@@ -325,6 +327,98 @@ def test_a_program_of_the_site_is_never_run(tmp_path: Path, monkeypatch: pytest.
     done = verify(find(made.host, roles=frozenset({"node"})), "none")
     assert {c.program.setting: c.state for c in done.calls if c.is_made} == {"Prolog": "chained", "Epilog": "chained"}
     assert ran == [f"{FOLDER}/prolog.sh"]
+
+
+def test_a_program_of_the_site_that_asks_the_gate_needs_the_scripts_of_the_gate(tmp_path: Path) -> None:
+    """As docs/hooks.md writes it; before, copies of the scripts beside the site's own were missed."""
+    made = MadeSlurm(tmp_path, CONF + "Prolog=/site/prolog.sh\n", daemons=("slurmd",))
+    made.put("/site/prolog.sh", f"#!/bin/sh\n{FOLDER}/prolog-gate.sh || exit 1\n").chmod(0o755)
+    assert made.slurm("install", "--yes") == 0
+
+    def missing() -> list[str]:
+        done = verify(find(made.host, roles=frozenset({"node"})), "none")
+        return [f.what for f in done.findings if f.code == "no-file" and f.hook == "Prolog"]
+
+    assert missing() == []
+    for name in ("prolog-gate.sh", "faultline-gate.sh", "faultline-memory.sh"):
+        made.path(f"{FOLDER}/{name}").rename(tmp_path / name)
+        assert missing() == [f"{FOLDER}/{name} is missing"]
+        (tmp_path / name).rename(made.path(f"{FOLDER}/{name}"))
+
+
+def test_a_copy_that_a_program_of_the_site_calls_is_looked_for_where_that_says(tmp_path: Path) -> None:
+    made = MadeSlurm(tmp_path, CONF + "Epilog=/site/epilog.sh\n", daemons=("slurmd",))
+    made.put(
+        "/site/epilog.sh", "#!/bin/sh\n# /not/this/epilog.sh\nhook=/opt/hooks/epilog.sh\n[ ! -x $hook ] || $hook\n"
+    ).chmod(0o755)
+    assert made.slurm("install", "--yes") == 0
+
+    def missing() -> list[tuple[str, str]]:
+        done = verify(find(made.host, roles=frozenset({"node"})), "none")
+        return [(f.what, f.cure) for f in done.findings if f.code == "no-file" and f.hook == "Epilog"]
+
+    ((what, cure),) = missing()
+    assert what == "/site/epilog.sh calls /opt/hooks/epilog.sh, which is missing"
+    assert cure == f"put this line behind the first one of /site/epilog.sh:  {FOLDER}/epilog.sh || :"
+    made.put("/opt/hooks/epilog.sh", "#!/bin/sh\n").chmod(0o755)
+    assert [what for what, _ in missing()] == ["/opt/hooks/faultline-hook.sh is missing"]
+    made.put("/opt/hooks/faultline-hook.sh", "#!/bin/sh\n").chmod(0o755)
+    assert missing() == []
+
+
+def test_an_agent_that_keeps_the_gates_answer_elsewhere_is_named(tmp_path: Path) -> None:
+    made = MadeSlurm(tmp_path, CONF + "Prolog=/site/prolog.sh\n", daemons=("slurmd",))
+    call = f"{FOLDER}/prolog-gate.sh || exit 1\n"
+    made.put("/site/prolog.sh", f"#!/bin/sh\n{call}").chmod(0o755)
+    assert made.slurm("install", "--yes") == 0
+    there = found(made, "/var/lib/faultline-agent")
+    assert there == []
+    (elsewhere,) = found(made, "/data/spool")
+    assert (
+        "keep the gate's answer in /data/spool/gate" in elsewhere.what
+        and "FAULTLINE_GATE=/data/spool/gate" in elsewhere.cure
+    )
+    made.put("/site/prolog.sh", f"#!/bin/sh\nFAULTLINE_GATE=/data/spool/gate {call}").chmod(0o755)
+    assert found(made, "/data/spool") == []
+
+
+def found(made: MadeSlurm, spool: str) -> list[Finding]:
+    """What verify says of the gate to an agent with that spool."""
+    config = validate({"server": "http://ctl:8514", "spool": spool}, "agent.toml")
+    done = verify(find(made.host, roles=frozenset({"node"})), config)
+    return [one for one in done.findings if one.code == "gate-elsewhere"]
+
+
+NODE_LINES = {
+    "memory of a namespace": ("State=INVAL Reason=Low RealMemory (reported:2000 < 100.00% of configured:8000) [slurm@2026-11-30T10:00:00]",
+                              "Low RealMemory (reported:2000 < 100.00% of configured:8000)"),
+    "an older version": ("State=IDLE+DRAIN Reason=Low RealMemory [slurm@2026-11-30T10:00:00]", "Low RealMemory"),
+    "GPUs": ("State=IDLE+INVALID_REG Reason=gres/gpu count reported lower than configured (3 < 4) [slurm@x]",
+             "gres/gpu count reported lower than configured (3 < 4)"),
+    "no reason": ("State=IDLE+INVALID_REG", "its state is IDLE+INVALID_REG"),
+    "a person's drain": ("State=IDLE+DRAIN Reason=bad cable [root@2026-11-30T10:00:00]", ""),
+    "well": ("State=IDLE", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "says"), NODE_LINES.values(), ids=NODE_LINES)
+def test_a_node_that_slurmctld_does_not_take_runs_no_hook(
+    line: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = MadeSlurm(tmp_path, daemons=("slurmd",))
+    asked: list[list[str]] = []
+
+    class Answering:
+        def answer(self, command: list[str], timeout: float) -> str:
+            asked.append(command)
+            return f"NodeName=gpu01 CPUTot=8 RealMemory=8000 {line} Partitions=gpu"
+
+    monkeypatch.setattr(Host, "is_this", True)
+    monkeypatch.setattr(conf_side, "Context", Answering)
+    found = list(conf_side.of_node(find(made.host, roles=frozenset({"node"})), "gpu01"))
+    assert asked == [["scontrol", "show", "node", "-o", "gpu01"]]
+    assert [one.code for one in found] == ["node-invalid"] * bool(says)
+    assert all(f"starts no job on gpu01: {says}" in one.what and "slurmd -C" in one.cure for one in found)
 
 
 def test_it_runs_from_an_agents_installation(tmp_path: Path) -> None:

@@ -375,6 +375,21 @@ def test_a_site_can_turn_it_off() -> None:
     assert validate({"server": "http://x"}, "t").enabled()["job_output"][1]["slowest_s"] == 30.0
 
 
+@pytest.mark.parametrize("appends", [True, False])
+def test_what_an_earlier_run_wrote_into_the_same_file_is_not_this_runs(host: Host, home: Path, appends: bool) -> None:
+    """A requeued run, or another job with ``--output=train.out``: the file is there before slurmd opens it."""
+    path = write(home / "out", "error: *** JOB 15 ON gpu01 CANCELLED AT 2026-11-30T14:02:28 DUE TO NODE FAILURE ***\n")
+    os.utime(path, (1_000_000, 1_000_000))
+    begin(host, home, "out", FAULTLINE_TIME="1000100.5")
+    runner = host.runner("job_output")
+    assert asked(runner) == []
+    if not appends:
+        path.write_text("")
+    write(path, "error of this run\n")
+    host.wait(2)
+    assert sent(asked(runner)) == ["error of this run"]
+
+
 def test_files_of_steps_are_followed_as_well(host: Host, home: Path) -> None:
     begin(host, home, "ring.out")
     own, step = write(home / "ring.out", ""), write(home / "step.out", "")
