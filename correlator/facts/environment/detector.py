@@ -72,7 +72,7 @@ def environments(world: World) -> list[Fact]:
             alike[failure.signature.key].append(failure)
     facts = [
         fact for same in alike.values() for group in _groups(same)
-        if any(f.run.key in world.run for f in group.failures) and (fact := _of_node(ended, group)) is not None
+        if any(f.run.key in world.run for f in group.failures) and (fact := _of_node(world, ended, group)) is not None
     ]  # fmt: skip
     reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
     in_output = (_in_output(ended, alike[f.signature.key], f) for f in fresh if f.run.key not in reported)
@@ -162,13 +162,15 @@ def _slot(end: float, ends: np.ndarray[Any, np.dtype[np.float64]]) -> int:
     return slot - 1 if follows else slot
 
 
-def _of_node(asked: Callable[[], Ended], group: _Group) -> Fact | None:
+def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | None:
     """The node's environment as the cause of these failures; None if the odds are against it."""
     first, last = group.first, group.last
     host, signature, symptom = str(first.host), first.signature, first.signature.symptom
     if len(group.users) < 2:
         return None
     ended, key = asked(), first.signature.key
+    if symptom.gpus and world.gpus_are_counted(first.end):
+        ended = ended.with_gpus  # what became of the others tells nothing
     if signature.event is None and not _early(ended, group):
         return None
     here = ended.on(host, first.end - NEAR_S, last.end + AHEAD_S)
