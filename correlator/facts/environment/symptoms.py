@@ -99,7 +99,9 @@ _DEVICE = Symptom(
     of_node=True,
     surest=0.85,
 )
-_GPU = Symptom("gpu", 0.01, "programs find no GPU on {host}", "the GPUs, their driver and device files", of_node=True, gpus=True)
+_GPU = Symptom(
+    "gpu", 0.01, "programs find no GPU on {host}", "the GPUs, their driver and device files", of_node=True, gpus=True
+)
 _FULL = Symptom(
     "full", 0.005, "{thing} of {host} is full", "what fills the disk", of_node=True, shared=True, surest=0.85
 )

@@ -16,9 +16,7 @@ Job = tuple[str, str, float, str]
 
 
 def situation(*jobs: Job, logged: Iterable[Event] = ()) -> World:
-    runs = [
-        run(n, [node], end - 60.0, end, user=user, exit_code=1) for n, (user, node, end, _) in enumerate(jobs, 1)
-    ]
+    runs = [run(n, [node], end - 60.0, end, user=user, exit_code=1) for n, (user, node, end, _) in enumerate(jobs, 1)]
     lines = [
         event("job.exit_error", end - 0.5, None, error, source="job_stderr", job_id=n)
         for n, (_, _, end, error) in enumerate(jobs, 1)

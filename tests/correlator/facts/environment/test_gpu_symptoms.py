@@ -60,7 +60,9 @@ def test_jobs_without_a_gpu_elsewhere_show_nothing() -> None:
     assert said(verdicts["1"])[0] == "unknown"
 
 
-@pytest.mark.parametrize("jobs", [[("alice", "n3", 1, NOT_READY)] * 3, [("alice", "n3", 1, NOT_READY), ("bob", "n4", 1, NOT_READY)]])
+@pytest.mark.parametrize(
+    "jobs", [[("alice", "n3", 1, NOT_READY)] * 3, [("alice", "n3", 1, NOT_READY), ("bob", "n4", 1, NOT_READY)]]
+)
 def test_one_users_word_and_two_nodes_blame_no_node(jobs: list[Job]) -> None:
     assert said(judged(situation(*jobs, *ELSEWHERE))["1"])[0] == "unknown"
 
