@@ -15,6 +15,7 @@ from correlator.model.kinds import Advice, Cause, Grave, Kind, literal
 from correlator.model.measurements import Throttled
 from correlator.model.nouns import Event, Fact, in_order
 from parsers import xid as xid_catalogue
+from parsers.documents.fields import integer
 
 
 class Xid(TypedDict):
@@ -396,7 +397,7 @@ def _logged_heat(host: str, burst: list[Event]) -> Fact:
 
 def _goes_on(burst: list[Event]) -> bool:
     """Were processors throttled more often from line to line?"""
-    counts = [int(count) for e in burst if str(count := e.entities.get("total_events")).isdigit()]
+    counts = [count for e in burst if (count := integer(e.entities.get("total_events"))) is not None]
     return burst[-1].time > burst[0].last and (not counts or max(counts) > counts[0])
 
 

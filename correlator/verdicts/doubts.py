@@ -131,7 +131,8 @@ def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejecti
             return f"{name_of(root)} failed, and nothing tells whether job {run.key} held it or job {other}: both had GPUs of {root.host} and failed within a minute"
     if _held_back(root, end, best) and not quicker_elsewhere(world, run):
         what = "processors" if root.attrs.get(PROCESSORS) else "GPUs"
-        return f"it reached its time limit, and {what} of {root.host} were throttled by heat for {throttled_share(run, root):.0%} of its time: whether it would have ended in time without, nothing that was collected tells"
+        part = f"{throttled_share(run, root):.0%} of its time"
+        return f"it reached its time limit, and {what} of {root.host} were throttled by heat for {part}: whether it would have ended in time without, nothing that was collected tells"
     if not end.events and (early := _controller_ahead(world, end.start)):
         return f"a line of slurmctld arrived {early:.0f} s before it was written: by its clock, which gave accounting its times, nothing tells when job {run.key} ran"
     if early := _clock_off(world, root):
