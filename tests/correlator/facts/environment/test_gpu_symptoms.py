@@ -71,3 +71,8 @@ def test_cudas_error_of_gpus_that_wait_for_their_fabric() -> None:
     for text in (NOT_READY, "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY"):
         found = symptom_of(text)
         assert found is not None and found[0].name == "fabric", text
+
+
+def test_programs_without_a_gpu_that_meet_it_are_compared_with_all() -> None:
+    jobs: list[Job] = [("alice", "n3", 0, MISMATCH), ("bob", "n3", 0, MISMATCH), ("alice", "n1", 0, None)]
+    assert said(judged(situation(*jobs, ("olga", "n2", 1, None)))["1"]) == ("infra.node", "node.environment", "n3")
