@@ -70,11 +70,7 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
                 f"Job {other} had GPUs of {root.host} as well and failed within a minute: nothing tells which of the two held the one that failed"
             )
     if _held_back(root, verdict.end, verdict.chain):
-        verdict.at_most = min(verdict.at_most, HELD_BACK_SURE)
-        elsewhere = quicker_elsewhere(world, verdict.run)
-        verdict.doubts.append(
-            f"That it would have ended in time, only the same program elsewhere shows: {', '.join(f'job {r.key}' for r in elsewhere[:3])}"
-        )
+        _doubt_comparison(world, verdict)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
         _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
@@ -117,6 +113,12 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
 def _held_back(root: Fact, end: Fact, chain: Chain | None) -> bool:
     """Is heat the cause of a missed time limit, without a pace of the run that shows it?"""
     return root.kind == THERMAL.name and end.kind == RUN_TIMEOUT.name and chain is not None and len(chain.hops) == 1
+
+
+def _doubt_comparison(world: World, verdict: Verdict) -> None:
+    others = ", ".join(f"job {run.key}" for run in quicker_elsewhere(world, verdict.run)[:3])
+    verdict.at_most = min(verdict.at_most, HELD_BACK_SURE)
+    verdict.doubts.append(f"That it would have ended in time, only the same program elsewhere shows: {others}")
 
 
 def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejection]) -> str:

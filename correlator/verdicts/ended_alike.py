@@ -2,7 +2,7 @@
 own, but what they share (a file, storage, a library) explains all of them, and nothing tells which it was.
 
 That two ended by one signal, accounting shows. What they printed counts only beside that of two other users: no user alone
-must change what is said of another's run. Programs that began together may end together by one and the same mistake, as in
+must change the verdict on another's run. Programs that began together may end together by one and the same mistake, as in
 a course; only SIGBUS is hardly ever one: what a program had mapped was gone.
 """
 

@@ -61,7 +61,7 @@ def met_memory_error(world: World, cause: Fact, effect: Fact) -> str | None:
 
 
 @CONDITIONS.named(
-    "GPUs not initialised", "CUDA found the GPUs not initialised, and their fabric manager had not started again."
+    "fabric not initialised", "CUDA found the GPUs not initialised, and their fabric manager had not started again."
 )
 def not_initialised(world: World, cause: Fact, effect: Fact) -> str | None:
     words = (effect.attrs.get(WORDS) or {}).get("gpu", ())
