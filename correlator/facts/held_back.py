@@ -7,6 +7,7 @@ import re
 
 from correlator.facts.world import World
 from correlator.model.nouns import Fact, Run
+from parsers.job_states import SUCCEEDED, same_end
 
 #: Runs elsewhere count if they ended within a day before, as for a node's environment (facts/environment/detector.py), or
 #: soon after; a tick looks 900 s back.
@@ -41,10 +42,10 @@ def quicker_elsewhere(world: World, run: Run) -> list[Run]:
         other.key: other for other in (*past, *world.runs)
         if other.job_id != run.job_id and other.end is not None and other.start is not None
         and run.start - DAY_S <= other.end <= last and set(run.nodes).isdisjoint(other.nodes) and _program(other) == _program(run)
-        and other.state in ("COMPLETED", "TIMEOUT")
+        and (other.state in SUCCEEDED or same_end(other.state) == "TIMEOUT")
     }  # fmt: skip
     found = [other for _, other in sorted(others.items())]
-    well = all(r.state == "COMPLETED" and (r.end or 0.0) - (r.start or 0.0) <= longest for r in found)
+    well = all(r.state in SUCCEEDED and (r.end or 0.0) - (r.start or 0.0) <= longest for r in found)
     return found if well else []
 
 
