@@ -145,10 +145,10 @@ class HardBreaker(Breaker):
                 HOT.format(cpu=r.randrange(64), n=n * 411 + 7),
             )
         reported = self.incident(
-            "hot_straggler", "infra.gpu", ["gpu_thermal", "node_thermal"], node, job.slow_from, job.end
+            "hot_straggler", "infra.node", ["gpu_thermal", "node_thermal"], node, job.slow_from, job.end
         )
         self._limit(job)
-        self.ends(job, "TIMEOUT", "infra.gpu", reported)
+        self.ends(job, "TIMEOUT", "infra.node", reported)
 
     def straggler(self, job: Job) -> None:
         """Slow to the end, and nothing collected shows why."""

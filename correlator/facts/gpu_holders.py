@@ -151,7 +151,12 @@ def _named(world: World, run: Run) -> set[int]:
 
 def had_none(world: World, run: Run, time: float) -> bool:
     """Did a run have no GPU, by accounting that counted them before ``time``?"""
-    return run.row.get("gpus") == 0 and not run.row.get("gpu_index") and world.gpus_are_counted(time)
+    return none_counted(run) and world.gpus_are_counted(time)
+
+
+def none_counted(run: Run) -> bool:
+    """Does accounting tell of no GPU of a run? It may count none at all."""
+    return run.row.get("gpus") == 0 and not run.row.get("gpu_index")
 
 
 def _numbers_of(world: World, host: str, device: str, time: float) -> set[int]:

@@ -9,12 +9,13 @@ from functools import cache, lru_cache
 from typing import NotRequired, TypedDict
 
 from correlator.facts.world import World, bursts, bus_of, hosts_of
-from correlator.model.attributes import CODE, COOLING, FAMILY
+from correlator.model.attributes import CODE, COOLING, FAMILY, PROCESSORS
 from correlator.model.attrs import Attr, attr, with_attr
 from correlator.model.kinds import Advice, Cause, Grave, Kind, literal
 from correlator.model.measurements import Throttled
 from correlator.model.nouns import Event, Fact, in_order
 from parsers import xid as xid_catalogue
+from parsers.documents.fields import integer
 
 
 class Xid(TypedDict):
@@ -42,13 +43,14 @@ class AerStorm(TypedDict):
 class Heat(TypedDict, total=False):
     """Heat ``measured`` by telemetry on ``gpus`` in this many ``samples``.
 
-    ``cooling``: what the node's controller reported before.
+    ``cooling``: what the node's controller reported before. ``processors``: the kernel tells of those only.
     """
 
     gpus: list[str]
     measured: bool
     samples: int
     cooling: str
+    processors: bool
 
 
 #: Attributes that are read in this file only.
@@ -152,14 +154,26 @@ _HOT = Cause(
     short="GPUs of {host} too hot", unharmed="degraded", exhausted=True, family="gpu", software=SOFTWARE,
     disproof="Steps that stay slow after the GPU has cooled, or other runs on the node that kept their pace.",
 )  # fmt: skip
-_HOT_BY_ITS_COOLING = replace(_HOT, title=_HOT.title + ", after its controller warned of the cooling")
+_HOT_PROCESSORS = replace(
+    _HOT, event="node.thermal", category="infra.node", title="processors of {host} were throttled by heat",
+    plain="the processors of a node were slowed by heat", short="processors of {host} too hot", family="machine", software=("bios", "kernel"),
+    disproof="Other runs on the node that kept their pace, or the same program as slow elsewhere.",
+)  # fmt: skip
+
+
+@cache
+def _hot(processors: bool, warned: bool) -> Cause:
+    cause = _HOT_PROCESSORS if processors else _HOT
+    return replace(cause, title=f"{cause.title}, after its controller warned of the cooling") if warned else cause
+
 
 THERMAL = Kind(
-    "gpu.thermal", "gpu", "GPUs of a node were throttled by heat.", Heat,
+    "gpu.thermal", "gpu", "GPUs of a node were throttled by heat, or its processors.", Heat,
     witnesses=("telemetry",),
-    brief="GPU throttled by heat", component="gpu", cause=_HOT,
-    variant=lambda fact: _HOT_BY_ITS_COOLING if fact.attrs.get(COOLING) else None,
+    brief="throttled by heat", component="gpu", cause=_HOT,
+    variant=lambda fact: _hot(bool(fact.attrs.get(PROCESSORS)), bool(fact.attrs.get(COOLING))), variants=(_HOT_PROCESSORS,),
     measured=lambda fact: f"telemetry saw {len(fact.attrs.get(GPUS, ()))} GPUs held back by heat", gauges=("temperature", "clock", "power"),
+    reported_within_s=300.0,
 )  # fmt: skip
 
 #: One memory fault is reported by several of these; 48/94/95/140 name the fault, 63/64 its repair.
@@ -342,6 +356,10 @@ SAME_HEAT_S = 1800.0
 #: A CPU core that exceeds its limit for a moment logs it and recovers; a host in trouble logs it repeatedly.
 HOT_LINES = 3
 
+#: The kernel repeats its line about a processor after this long at the earliest, and counts meanwhile (linux
+#: arch/x86/kernel/cpu/mce/therm_throt.c, CHECK_INTERVAL).
+REPEATED_S = 300.0
+
 
 def heat(world: World) -> list[Fact]:
     """``gpu.thermal``: GPUs that telemetry saw throttled by heat, joined with the kernel's lines about the host.
@@ -362,11 +380,25 @@ def heat(world: World) -> list[Fact]:
             elif (
                 any(e.kind == THERMAL.name for e in burst) or len([e for e in burst if _whole_package(e)]) >= HOT_LINES
             ):
-                device = next((e.device for e in burst if e.device and e.kind == THERMAL.name), None)
-                facts.append(
-                    THERMAL.fact(burst[0].time, burst[-1].last, burst[0].sigma, host, device, events=tuple(burst))
-                )
+                facts.append(_logged_heat(host, burst))
     return [_with_cooling(world, fact) for fact in facts]
+
+
+def _logged_heat(host: str, burst: list[Event]) -> Fact:
+    """Heat that lines alone report."""
+    device = next((e.device for e in burst if e.device and e.kind == THERMAL.name), None)
+    end, attrs = burst[-1].last, Heat()
+    if not any(e.kind == THERMAL.name for e in burst):
+        attrs = Heat(processors=True)
+        if _goes_on(burst):
+            end += REPEATED_S
+    return THERMAL.fact(burst[0].time, end, burst[0].sigma, host, device, attrs=attrs, events=tuple(burst))
+
+
+def _goes_on(burst: list[Event]) -> bool:
+    """Were processors throttled more often from line to line?"""
+    counts = [count for e in burst if (count := integer(e.entities.get("total_events"))) is not None]
+    return burst[-1].time > burst[0].last and (not counts or max(counts) > counts[0])
 
 
 def _goes_on_with(heat: Fact, lines: list[Event]) -> bool:

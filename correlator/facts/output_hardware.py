@@ -128,6 +128,8 @@ BEFORE_S, BEHIND_S = 62.0, 5.0
 _IO_ERROR = re.compile(
     r"input/output error|\beio\b|errno 5\b|transport endpoint|errno 108\b|cannot send after", re.IGNORECASE
 )
+#: Only storage returns it; the others are a socket's errors as well.
+_EIO = re.compile(r"input/output error|\beio\b|errno 5\b", re.IGNORECASE)
 _READ_ONLY = re.compile(r"read-only file ?system|errno 30\b", re.IGNORECASE)
 _PATH = re.compile(r"(/[\w.+@-]+(?:/[\w.+@%=-]+)+)")
 #: File systems that many nodes share, by the names that sites give their mounts.
@@ -140,6 +142,11 @@ LOCAL_PATH = re.compile(
 
 #: Runs that lost one file system within this of each other lost it by one outage.
 SAME_OUTAGE_S = 900.0
+
+#: Errors that name no file are of one file system if they come within this: clients notice a dead target at their next
+#: access (correlation.md, E40).
+SAME_MINUTE_S = 60.0
+_UNNAMED = "a shared file system"
 
 #: A timeout or a stale handle may be the run's own doing (the file was deleted, the node lost its network). In this
 #: many runs on this many nodes at once, the file system is the cause.
@@ -211,6 +218,7 @@ def _by_job(events: Iterable[Event]) -> dict[int, list[Event]]:
 def storage(world: World) -> list[Fact]:
     """``storage.told`` per shared file system, with attrs runs; ``disk.told`` per run whose local disk failed."""
     shared: defaultdict[tuple[str, str], list[tuple[Event, Run]]] = defaultdict(list)
+    unnamed: list[tuple[Event, Run]] = []
     facts = []
     by_job = _by_job(
         e
@@ -233,6 +241,8 @@ def storage(world: World) -> list[Fact]:
                 elif SHARED_PATH.match(path) and not _READ_ONLY.search(event.message):
                     # Per user: a user's output is no evidence about another user's run.
                     shared[file_system(path), str(run.row.get("user") or "")].append((event, run))
+                elif not path and _EIO.search(event.message) and run.row.get("user"):
+                    unnamed.append((event, run))
     by_name: defaultdict[str, list[tuple[Event, Run]]] = defaultdict(list)
     for (name, _), reports in shared.items():
         by_name[name] += reports
@@ -245,6 +255,24 @@ def storage(world: World) -> list[Fact]:
             rest = [(event, run) for event, run in shared[name, user] if run.key not in known]
             found += _lost_by(name, rest)
         facts += [fact for fact in found if not _reported_by_clients(world, fact)]
+    return facts + [fact for fact in _lost_unnamed(world, unnamed) if not _reported_by_clients(world, fact)]
+
+
+def _lost_unnamed(world: World, reports: list[tuple[Event, Run]]) -> list[Fact]:
+    """Outages of a file system that no line names: runs of several users, which share no node, had input/output errors in
+    the same minute. Disks of several nodes do not break together."""
+    runs_of = {event.id: run for event, run in reports}
+    facts = []
+    for burst in bursts(sorted((e for e, _ in reports), key=lambda e: (e.time, e.id)), SAME_MINUTE_S):
+        runs = {run.key: run for run in (runs_of[e.id] for e in burst)}
+        users = {str(run.row["user"]) for run in runs.values()}
+        nodes = {node for run in runs.values() for node in run.nodes}
+        if len(users) < 2 or set.intersection(*(set(run.nodes) for run in runs.values())):
+            continue
+        if any(abs(f.start - burst[0].time) <= SAME_OUTAGE_S for f in world.facts_on(DISK_ERROR.name, nodes)):
+            continue
+        attrs: StorageInOutput = {"runs": sorted(runs), "nameless": True, "users": len(users), "nodes": len(nodes)}
+        facts.append(STORAGE_IN_OUTPUT.fact(burst[0].time, burst[-1].time, burst[0].sigma, None, _UNNAMED, attrs=attrs, events=tuple(burst)))  # fmt: skip
     return facts
 
 

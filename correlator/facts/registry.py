@@ -16,6 +16,7 @@ from correlator.facts import (
     configuration,
     control,
     cooling,
+    fabric_managers,
     gpus,
     memory_guards,
     munge,
@@ -43,7 +44,7 @@ from parsers import extensions
 
 #: In the order in which they build on each other.
 BUILT_IN = (
-    links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, cooling, storage, output_hardware, jobs, environment, launches, silent_nodes, slow_runs,
+    links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, fabric_managers, cooling, storage, output_hardware, jobs, environment, launches, silent_nodes, slow_runs,
     storage_hangs, time_limits,
 )  # fmt: skip
 

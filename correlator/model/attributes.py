@@ -57,6 +57,7 @@ CODE: Attr[int | None] = attr("code")
 COOLING: Attr[str | None] = attr("cooling")
 EVICTED: Attr[dict[str, float]] = attr("evicted")
 FAMILY: Attr[str] = attr("family")
+PROCESSORS: Attr[bool] = attr("processors")
 READ_ONLY: Attr[bool] = attr("read_only")
 SERVER: Attr[str | None] = attr("server")
 

@@ -15,7 +15,8 @@ from correlator.edges.conditions.links import FABRIC_LINK, may_be_back_too_late,
 from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.weigh import density, describe_cause
 from correlator.facts.gpu_holders import gpus_on, may_hold_as_well, unproven
-from correlator.facts.gpus import XID
+from correlator.facts.gpus import THERMAL, XID
+from correlator.facts.held_back import quicker_elsewhere, throttled_share
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED, RUN_TIMEOUT
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.memory_guards import GUARD_KILL
@@ -31,6 +32,7 @@ from correlator.model.attributes import (
     HOSTS,
     NAMELESS,
     POLLED,
+    PROCESSORS,
     ROLE,
     SURE,
     TREE_ONLY,
@@ -67,6 +69,8 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
             verdict.doubts.append(
                 f"Job {other} had GPUs of {root.host} as well and failed within a minute: nothing tells which of the two held the one that failed"
             )
+    if _held_back(root, verdict.end, verdict.chain):
+        _doubt_comparison(world, verdict)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
         _doubt_silence(world, verdict, root)
     if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
@@ -106,6 +110,17 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         )
 
 
+def _held_back(root: Fact, end: Fact, chain: Chain | None) -> bool:
+    """Is heat the cause of a missed time limit, without a pace of the run that shows it?"""
+    return root.kind == THERMAL.name and end.kind == RUN_TIMEOUT.name and chain is not None and len(chain.hops) == 1
+
+
+def _doubt_comparison(world: World, verdict: Verdict) -> None:
+    others = ", ".join(f"job {run.key}" for run in quicker_elsewhere(world, verdict.run)[:3])
+    verdict.at_most = min(verdict.at_most, HELD_BACK_SURE)
+    verdict.doubts.append(f"That it would have ended in time, only the same program elsewhere shows: {others}")
+
+
 def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejection]) -> str:
     """Why the best explanation of a run's end is left open, because a source that would decide is absent; empty if not."""
     run, root = world.run[end.run or ""], best.root
@@ -116,6 +131,10 @@ def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejecti
         share, other = _share_of_gpu(world, run, end, best.hops[0])
         if other and share < 1.0 / (1.0 + AS_WELL):
             return f"{name_of(root)} failed, and nothing tells whether job {run.key} held it or job {other}: both had GPUs of {root.host} and failed within a minute"
+    if _held_back(root, end, best) and not quicker_elsewhere(world, run):
+        what = "processors" if root.attrs.get(PROCESSORS) else "GPUs"
+        part = f"{throttled_share(run, root):.0%} of its time"
+        return f"it reached its time limit, and {what} of {root.host} were throttled by heat for {part}: whether it would have ended in time without, nothing that was collected tells"
     if not end.events and (early := _controller_ahead(world, end.start)):
         return f"a line of slurmctld arrived {early:.0f} s before it was written: by its clock, which gave accounting its times, nothing tells when job {run.key} ran"
     if early := _clock_off(world, root):
@@ -268,6 +287,9 @@ def _lived(world: World, down: Fact) -> bool:
     spoke = world.spoke_at(down.host)
     return bisect_left(spoke, since) < bisect_right(spoke, until)
 
+
+#: The same program elsewhere may have had less to do.
+HELD_BACK_SURE = 0.8
 
 #: Links of a machine that are lost within this were lost together (seconds): a switch sees a port go within two polls
 #: of its PHY.

@@ -25,6 +25,7 @@ from correlator.model.nouns import Event, Fact
 from correlator.verdicts import coverage, never_started, stated_ends
 from correlator.verdicts.chain_weights import candidates, is_same_cause, unblocked, with_words
 from correlator.verdicts.doubts import UNLOGGED_SURE, doubt_root, undecided
+from correlator.verdicts.ended_alike import EndedAlike
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Denials, Limits
@@ -42,11 +43,12 @@ MUTE_DOUBT = 0.3
 def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]:
     """The verdict on every run that did not end well; ``raw`` leaves the confidence uncalibrated."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
-    limits, denials = Limits(world), Denials(world)
+    limits, denials, alike = Limits(world), Denials(world), EndedAlike(world)
     verdicts = [_judge_one(world, weigher, limits, end) for end in ends]
     for verdict in verdicts:
         verdict.denied = denials.before(verdict.run, verdict.end)
         _leave_open(verdict)
+        alike.leave_open(verdict)
     if world.het_components:
         taken_along(world, verdicts)
     if not raw:

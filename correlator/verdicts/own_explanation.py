@@ -10,6 +10,7 @@ from correlator.facts.world import World
 from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts import never_started, stated_ends
+from correlator.verdicts.named_interfaces import wrongly_named
 from correlator.verdicts.own_ends import own_end
 from correlator.verdicts.requeues import requeued
 from correlator.verdicts.verdict import quoted
@@ -79,6 +80,8 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
         if words[kind] and not _peers_before(words, kind):
             reason = f"its output says that {what}, and no log of the nodes tells of it: {quoted(words[kind][0])}"
             return Own("unknown", NETWORK_WORDS, reason, words[kind][:5], 0.6)
+    if words["peers"] and (named := wrongly_named(world, run, end)) is not None:
+        return Own("app.error", OWN_EXIT, named.reason, named.events, named.sure, explains=True)
     if words["peers"]:
         reason = "its output says only that its peers or the network were lost"
         return Own("unknown", NETWORK_WORDS, reason, words["peers"][:5], 0.9)

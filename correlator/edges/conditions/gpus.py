@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 
 from correlator.edges.conditions.declaration import Conditions
-from correlator.facts.world import World
+from correlator.facts.environment.kinds import FABRIC
+from correlator.facts.environment.symptoms import symptom_of
+from correlator.facts.fabric_managers import started_between
+from correlator.facts.world import World, run_of
 from correlator.model.attributes import CODE, FAMILY, WORDS
 from correlator.model.nouns import Fact
 from parsers.xid import xids
@@ -55,3 +58,16 @@ def row_remapped(world: World, cause: Fact, effect: Fact) -> str | None:
 def met_memory_error(world: World, cause: Fact, effect: Fact) -> str | None:
     words = (effect.attrs.get(WORDS) or {}).get("gpu", ())
     return None if any("ecc" in e.message.lower() for e in words) else "the run met no uncorrectable memory error"
+
+
+@CONDITIONS.named(
+    "fabric not initialised", "CUDA found the GPUs not initialised, and their fabric manager had not started again."
+)
+def not_initialised(world: World, cause: Fact, effect: Fact) -> str | None:
+    words = (effect.attrs.get(WORDS) or {}).get("gpu", ())
+    if not any((found := symptom_of(e.message)) and found[0].name == FABRIC for e in words):
+        return "the run's output does not tell of GPUs that were not initialised"
+    run = run_of(world, effect)
+    begun = run.start if run is not None and run.start is not None else effect.start
+    again = started_between(world, cause.host, cause.end or cause.start, begun)
+    return f"the fabric manager of {cause.host} had started again" if again else None

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 from correlator.edges.conditions.declaration import Conditions
 from correlator.edges.conditions.retries import RETRIED
+from correlator.facts.gpu_holders import had_none
+from correlator.facts.held_back import throttled_share
 from correlator.facts.jobs.output import logged_timeout
+from correlator.facts.slow_runs import REPORTS
 from correlator.facts.world import World, run_of
-from correlator.model.attributes import LASTING, LOST, TIMEOUT, UNENDED, WORDS
+from correlator.model.attributes import LASTING, LOST, PROCESSORS, TIMEOUT, UNENDED, WORDS
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Fact
 
@@ -95,3 +98,24 @@ def while_slow(world: World, cause: Fact, effect: Fact) -> str | None:
     return (
         None if shared >= 0.5 * length else f"it went on for {max(0.0, shared):.0f} s of the {length:.0f} slow seconds"
     )
+
+
+#: A run that was throttled for less of its time than this lost less than that.
+HALF = 0.5
+
+
+@CONDITIONS.named(
+    "throttled for most of its time",
+    "The run's node was throttled for at least half of its time, and it reported no pace of its own.",
+)
+def throttled(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A run that reports its steps shows by its pace whether heat slowed it (correlation.md, E28)."""
+    run = run_of(world, effect)
+    if run is None:
+        return "nothing tells when it ran"
+    if len(world.progress.get((run.job_id, run.attempt), ())) >= REPORTS:
+        return f"job {run.key} reported its own pace"
+    if not cause.attrs.get(PROCESSORS) and had_none(world, run, effect.start):
+        return f"job {run.key} had no GPU"
+    share = throttled_share(run, cause)
+    return None if share >= HALF else f"{cause.host} was throttled for {share:.0%} of its time"

@@ -19,12 +19,16 @@ import numpy as np
 from correlator.facts.environment.ended import CONCLUSIVE, Ended, Failure, Numbers
 from correlator.facts.environment.kinds import (
     ENVIRONMENT_IN_OUTPUT,
+    FABRIC,
     NODE_ENVIRONMENT,
+    SYMPTOM,
     EnvironmentInOutput,
     NodeEnvironment,
 )
 from correlator.facts.environment.odds import VERY_FILE, Witness, odds_of, odds_of_one_thing
 from correlator.facts.environment.symptoms import signature_of
+from correlator.facts.fabric_managers import FABRIC_MANAGER
+from correlator.facts.gpu_holders import none_counted
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT, node_of_first
 from correlator.facts.world import World
@@ -54,6 +58,9 @@ NEARLY_ALL = 0.75
 #: last, of which so many must be known.
 EARLY, KNOWN = 0.5, 3
 
+#: A fabric manager that ended at most so long before is why (edge E19F).
+MANAGER_S = 1800.0
+
 #: One user's jobs suggest that a node is broken if at least so many failed there, all of them, and so many elsewhere
 #: did not.
 TWICE, OFTEN = 2, 3
@@ -72,9 +79,10 @@ def environments(world: World) -> list[Fact]:
             alike[failure.signature.key].append(failure)
     facts = [
         fact for same in alike.values() for group in _groups(same)
-        if any(f.run.key in world.run for f in group.failures) and (fact := _of_node(ended, group)) is not None
+        if any(f.run.key in world.run for f in group.failures) and (fact := _of_node(world, ended, group)) is not None
     ]  # fmt: skip
     reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
+    facts = [fact for fact in facts if not _explained(world, fact)]
     in_output = (_in_output(ended, alike[f.signature.key], f) for f in fresh if f.run.key not in reported)
     return [*facts, *(fact for fact in in_output if fact is not None)]
 
@@ -162,13 +170,15 @@ def _slot(end: float, ends: np.ndarray[Any, np.dtype[np.float64]]) -> int:
     return slot - 1 if follows else slot
 
 
-def _of_node(asked: Callable[[], Ended], group: _Group) -> Fact | None:
+def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | None:
     """The node's environment as the cause of these failures; None if the odds are against it."""
     first, last = group.first, group.last
     host, signature, symptom = str(first.host), first.signature, first.signature.symptom
     if len(group.users) < 2:
         return None
     ended, key = asked(), first.signature.key
+    if symptom.gpus and world.gpus_are_counted(first.end) and not any(none_counted(f.run) for f in group.failures):
+        ended = ended.with_gpus  # what became of the others tells nothing
     if signature.event is None and not _early(ended, group):
         return None
     here = ended.on(host, first.end - NEAR_S, last.end + AHEAD_S)
@@ -252,6 +262,12 @@ def _reported(world: World) -> set[str]:
     """The runs whose output reports broken hardware: that says more."""
     found = {fact.run for fact in world.facts_of(GPU_IN_OUTPUT.name, DISK_IN_OUTPUT.name) if fact.run}
     return found.union(*(fact.attrs[RUNS] for fact in world.facts_of(STORAGE_IN_OUTPUT.name)))
+
+
+def _explained(world: World, fact: Fact) -> bool:
+    """Does a line of the node itself tell why its GPUs are not initialised? That says more."""
+    managers = world.facts_on(FABRIC_MANAGER.name, [fact.host or ""]) if fact.attrs[SYMPTOM] == FABRIC else ()
+    return any(0.0 <= fact.start - f.start <= MANAGER_S for f in managers)
 
 
 def _in_output(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure) -> Fact | None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 
 from correlator.facts.environment.symptoms import Signature
+from correlator.facts.gpu_holders import none_counted
 from correlator.model.nouns import Run
 from parsers.job_states import SUCCEEDED
 
@@ -63,8 +66,16 @@ class Ended:
             users[str(run.row["user"])].append(place)
             for node in run.nodes:
                 hosts[node].append(place)
+        self._counted = np.ones(len(self.runs), np.bool_)
         self._users = {user: np.array(places, np.int64) for user, places in users.items()}
         self._hosts = {host: np.array(places, np.int64) for host, places in hosts.items()}
+
+    @cached_property
+    def with_gpus(self) -> Self:
+        """The same without the runs that had no GPU by accounting, which must count those of runs."""
+        found = copy(self)
+        found._counted = np.array([not none_counted(r) for r in self.runs], np.bool_)
+        return found
 
     def on(self, host: str, low: float, high: float) -> Numbers:
         """Places in ``runs`` of those on a host that ended from ``low`` to ``high``."""
@@ -76,7 +87,7 @@ class Ended:
 
     def all(self, low: float, high: float) -> Numbers:
         first, behind = np.searchsorted(self.ends, [low, np.nextafter(high, np.inf)])
-        return np.arange(first, behind)
+        return np.arange(first, behind)[self._counted[first:behind]]
 
     def elsewhere(self, places: Numbers, host: str) -> Numbers:
         """Those of the places that did not use the host."""
@@ -91,4 +102,5 @@ class Ended:
 
     def _between(self, places: Numbers, low: float, high: float) -> Numbers:
         ends = self.ends[places]
-        return places[np.searchsorted(ends, low) : np.searchsorted(ends, np.nextafter(high, np.inf))]
+        found = places[np.searchsorted(ends, low) : np.searchsorted(ends, np.nextafter(high, np.inf))]
+        return found[self._counted[found]]

@@ -35,19 +35,26 @@ class EnvironmentInOutput(TypedDict):
 FAULT: Attr[str] = attr("fault")
 COUNTS: Attr[str] = attr("counts")
 
+SYMPTOM: Attr[str] = attr("symptom")
+#: The symptom of GPUs that wait for their fabric manager.
+FABRIC = "fabric"
+
+_BROKEN = Cause(
+    "node.environment", "infra.node", "{fault}: {counts}", "something that programs need is broken on its node",
+    (
+        ("Look at {look} on {host}. Drain it until programs of different users run there again.",
+         "scontrol update nodename={host} state=drain reason='environment: {symptom}'"),
+    ),
+    short="{fault}", words="any", family="software",
+    doubt="No line of the node itself tells of it: the errors of different users' jobs do",
+    disproof="The same error of these users' jobs on other nodes, or a job that did the same there and ended well.",
+)  # fmt: skip
+_BROKEN_FABRIC = replace(_BROKEN, category="infra.gpu", plain="the GPUs of its node were not ready")
+
 NODE_ENVIRONMENT = Kind(
     "node.environment", "node", "Jobs of several users failed alike on one node, and not elsewhere.", NodeEnvironment,
-    brief="jobs of several users fail alike",
-    cause=Cause(
-        "node.environment", "infra.node", "{fault}: {counts}", "something that programs need is broken on its node",
-        (
-            ("Look at {look} on {host}. Drain it until programs of different users run there again.",
-             "scontrol update nodename={host} state=drain reason='environment: {symptom}'"),
-        ),
-        short="{fault}", words="any", family="software",
-        doubt="No line of the node itself tells of it: the errors of different users' jobs do",
-        disproof="The same error of these users' jobs on other nodes, or a job that did the same there and ended well.",
-    ),
+    brief="jobs of several users fail alike", cause=_BROKEN,
+    variant=lambda fact: _BROKEN_FABRIC if fact.attrs[SYMPTOM] == FABRIC else None,
 )  # fmt: skip
 
 _IN_OUTPUT = Cause(

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
+from correlator.facts.environment.kinds import FABRIC
 from correlator.facts.jobs.kinds import ENVIRONMENT_ERROR
 from correlator.facts.jobs.output import words_of
 from correlator.facts.output_hardware import file_system
@@ -30,7 +31,7 @@ class Symptom:
     ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
     ``strong``: hardly ever a program's own mistake. ``of_node``: a mistake would not depend on the node.
     ``shared``: what all nodes share fails in this way as well. ``elsewhere``: mostly that; so runs of the same users must
-    have been well elsewhere. ``surest``: the highest confidence.
+    have been well elsewhere. ``gpus``: only programs that use GPUs meet it. ``surest``: the highest confidence.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Symptom:
     of_node: bool = False
     shared: bool = False
     elsewhere: bool = False
+    gpus: bool = False
     surest: float = 0.75
 
 
@@ -76,7 +78,12 @@ _USERS = Symptom(
 )  # fmt: skip
 _DRIVER = Symptom(
     "driver", 0.0005, "the GPU driver's library and kernel module of {host} do not fit", "the GPU driver (a reboot after its update)",
-    strong=True, of_node=True, surest=0.9,
+    strong=True, of_node=True, gpus=True, surest=0.9,
+)  # fmt: skip
+#: CUDA waits for the fabric manager before it uses GPUs behind an NVSwitch (error 802).
+_FABRIC = Symptom(
+    FABRIC, 0.0005, "the GPUs of {host} are not initialised for their NVSwitch", "nvidia-fabricmanager and its log",
+    strong=True, of_node=True, gpus=True, surest=0.9,
 )  # fmt: skip
 _STALE = Symptom(
     "stale", 0.001, "{thing} of {host} is stale", "the mounts", strong=True, of_node=True, shared=True, surest=0.9
@@ -97,7 +104,9 @@ _DEVICE = Symptom(
     of_node=True,
     surest=0.85,
 )
-_GPU = Symptom("gpu", 0.01, "programs find no GPU on {host}", "the GPUs, their driver and device files", of_node=True)
+_GPU = Symptom(
+    "gpu", 0.01, "programs find no GPU on {host}", "the GPUs, their driver and device files", of_node=True, gpus=True
+)
 _FULL = Symptom(
     "full", 0.005, "{thing} of {host} is full", "what fills the disk", of_node=True, shared=True, surest=0.85
 )
@@ -164,6 +173,7 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
     for symptom, text in (
         (_USERS, r"getpwuid\(\): uid not found|\bi have no name!|cannot find name for user id \d|\bno user exists for uid \d|\byou don't exist, go away"),
         (_DRIVER, r"driver/library version mismatch|api mismatch: (?:the client|this) |unsupported display driver / cuda driver combination|cuda_?error_?system_?driver_?mismatch"),
+        (_FABRIC, r"\bsystem not yet initialized\b|\bcuda_?error_?system_?not_?ready\b"),
         (_DEVICE, rf"{_ENOENT}.*?(?P<thing>{_DEVICES})|(?P<thing_>{_DEVICES})\S*.*?{_ENOENT}"),
         (_GPU, r"\bno devices were found|no cuda-capable device|no cuda gpus are available|"
                r"\bcuda unknown error|found no nvidia driver|couldn't communicate with the nvidia driver|failed to initialize nvml"),

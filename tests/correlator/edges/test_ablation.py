@@ -164,6 +164,12 @@ CASES = [
          ("infra.gpu", "gpu.thermal", "n2")),
     Case("E29", lambda: _slow_by([], throttling=[Throttled("n2", "00000000:9A:00.0", T0 + 60, T0 + 1590, T0 - 240, None, 9)]),
          ("infra.gpu", "gpu.thermal", "n2")),
+    Case("E19F", lambda: world([event("gpu.fabric_error", -60, "n1", "nvidia-fabricmanager.service: Main process exited, code=killed, status=11/SEGV", source="syslog"),
+                               *out(5, "job.cuda_error", "Unexpected error from cudaGetDeviceCount(). Error 802: system not yet initialized")],
+                              [run(1, ["n1"], -5, 6)]), ("infra.gpu", "gpu.fabric_manager", "n1")),
+    Case("E28L", lambda: world([event("kernel.thermal", 300.0 * n, "n1", "Package temperature above threshold") for n in range(12)],
+                               [run(i, [f"n{i}"], 0, end, state, user="bob", name="work", submit_line="sbatch work.sh")
+                                for i, end, state in ((1, 3600, "TIMEOUT"), (2, 900, "COMPLETED"))]), ("infra.node", "gpu.thermal", "n1")),
     Case("E43", lambda: _slow_by([e for i in range(8) for e in lustre(i * 200.0)]), ("infra.storage", "storage.outage", "fs1")),
     Case("E18", lambda: world(xid(0, 79), [one(8)]), ("infra.gpu", "gpu.xid", "n1")),
     Case("E24", lambda: world(xid(0, 74), [one(8)]), ("infra.gpu", "gpu.xid", "n1")),

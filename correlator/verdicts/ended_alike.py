@@ -1,0 +1,123 @@
+"""Programs of several users that ended alike in the same moment on different nodes: each may have died of a mistake of its
+own, but what they share (a file, storage, a library) explains all of them, and nothing tells which it was.
+
+That two ended by one signal, accounting shows. What they printed counts only beside that of two other users: no user alone
+must change the verdict on another's run. Programs that began together may end together by one and the same mistake, as in
+a course; only SIGBUS is hardly ever one: what a program had mapped was gone.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from bisect import bisect_left
+from collections import defaultdict
+from functools import cached_property
+from typing import NamedTuple
+
+from correlator.facts.jobs.kinds import RUN_FAILED
+from correlator.facts.world import World
+from correlator.gather.presence import SOMEBODY, user_of
+from correlator.model.attributes import WORDS
+from correlator.model.nouns import Fact, Run
+from correlator.verdicts.verdict import Verdict
+from parsers.documents.fields import integer
+
+#: Accounting has whole seconds, and what ends several programs ends them within one or two.
+SAME_MOMENT_S = 2.0
+#: Begun at least so far from each other, their ends tell of no common beginning (seconds).
+APART_S = 30.0
+#: So many other users must have ended by the same words; by the same signal, one is enough.
+OF_WORDS, OF_SIGNAL = 2, 1
+LEFT_OPEN_SURE = 0.5
+
+#: Signals that a fault of a program raises in it; others are sent by somebody.
+_FAULTS = frozenset(
+    {signal.SIGILL, signal.SIGTRAP, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV, signal.SIGSYS}
+)
+#: What differs from run to run in the same error.
+_NUMBERS = re.compile(r"\b0x[0-9a-f]+\b|\d+", re.IGNORECASE)
+#: Slurm's own words about the end of a task tell of no error.
+_OF_SLURM = re.compile(r"^(?:srun|slurmstepd[\w.-]*): ")
+#: Of longer lines the beginning counts: users write them.
+_MOST_TEXT = 300
+
+
+class _Death(NamedTuple):
+    end: float
+    run: Run
+    user: str
+
+
+class EndedAlike:
+    """Finds them in one world."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def leave_open(self, verdict: Verdict) -> None:
+        """Blames no program that ended as those of others did in the same moment."""
+        if verdict.category != "app.error" or verdict.chain is not None or verdict.unstarted or verdict.run.end is None:
+            return
+        number = _signal_of(verdict.run)
+        for how, needed, apart in (
+            (number, OF_SIGNAL, number != signal.SIGBUS), (_words_of(verdict.end), OF_WORDS, True)
+        ):  # fmt: skip
+            others = self._like(verdict.run, how, apart=apart) if how else []
+            users = {other.user for other in others}
+            if len(users) < needed:
+                continue
+            what = f"signal {number} ({signal.Signals(number).name})" if how is number else "the same error"
+            verdict.category, verdict.confidence = "unknown", min(verdict.confidence, LEFT_OPEN_SURE)
+            verdict.reason = (
+                f"it ended by {what}, as {_named(others)} of {f'{len(users)} other users' if len(users) > 1 else 'another user'} did on other nodes in the "
+                "same moment: what they share (a file, storage, a library) may have ended all of them, and nothing that was collected tells what"
+            )  # fmt: skip
+            return
+
+    def _like(self, run: Run, how: int | str, *, apart: bool) -> list[_Death]:
+        deaths, user = self._deaths.get(how, []), user_of(run)
+        end = run.end or 0.0
+        first = bisect_left(deaths, end - SAME_MOMENT_S, key=lambda death: death.end)
+        found = []
+        for other in deaths[first:]:
+            if other.end > end + SAME_MOMENT_S:
+                break
+            if other.user == user or user in (None, SOMEBODY) or not set(other.run.nodes).isdisjoint(run.nodes):
+                continue
+            if not apart or abs((other.run.start or other.end) - (run.start or end)) >= APART_S:
+                found.append(other)
+        return found
+
+    @cached_property
+    def _deaths(self) -> dict[int | str, list[_Death]]:
+        """By signal and by error, in order of time."""
+        found: defaultdict[int | str, list[_Death]] = defaultdict(list)
+        for end in self._world.facts_of(RUN_FAILED.name):
+            run = self._world.run[end.run or ""]
+            user = user_of(run)
+            if run.end is None or user in (None, SOMEBODY) or not run.nodes:
+                continue
+            for how in (_signal_of(run), _words_of(end)):
+                if how:
+                    found[how].append(_Death(run.end, run, user or ""))
+        for deaths in found.values():
+            deaths.sort(key=lambda death: (death.end, death.run.key))
+        return found
+
+
+def _signal_of(run: Run) -> int:
+    """The signal that a fault raised in a run or in one of its steps, by accounting; 0 if none did."""
+    signals = [integer(run.row.get("exit_signal")), *(integer(step.get("exit_signal")) for step in run.steps)]
+    return next((number for number in signals if number in _FAULTS), 0) or 0
+
+
+def _words_of(end: Fact) -> str:
+    """The first error of its own that a run printed, without what differs from run to run; empty if it printed none."""
+    own = [e.message for e in end.attrs[WORDS]["own"] if not _OF_SLURM.match(e.message)]
+    return _NUMBERS.sub("#", own[0][:_MOST_TEXT]) if own else ""
+
+
+def _named(others: list[_Death]) -> str:
+    names = sorted(other.run.key for other in others)
+    return f"job {names[0]}" if len(names) == 1 else f"{len(names)} jobs"

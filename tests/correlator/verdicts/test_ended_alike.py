@@ -1,0 +1,89 @@
+"""Runs of several users that ended alike in the same moment on different nodes: none of their programs is blamed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from correlator.verdicts.verdict import Verdict
+from tests.correlator.making import event, run, world
+from tests.correlator.situations import judged
+
+BUS, SEGV, KILL = 7, 11, 9
+LOST = "ValueError: cannot parse header of shard 17"
+
+
+@dataclass(frozen=True)
+class Job:
+    """``signal`` 0: it failed with exit code 1. ``words``: the error that it printed."""
+
+    user: str
+    node: str
+    signal: int = 0
+    words: str = ""
+    lasted: float = 600.0
+    end: float = 0.0
+
+
+def first_of(*jobs: Job) -> Verdict:
+    runs = [
+        run(n, [job.node], job.end - job.lasted, job.end, user=job.user, exit_code=0 if job.signal else 1, exit_signal=job.signal)
+        for n, job in enumerate(jobs, 1)
+    ]  # fmt: skip
+    lines = [
+        event("job.exit_error", job.end - 0.5, None, job.words, source="job_stderr", job_id=n)
+        for n, job in enumerate(jobs, 1)
+        if job.words
+    ]
+    return judged(world(lines, runs))["1"]
+
+
+ALICE = Job("alice", "n1", BUS)
+SEG = Job("alice", "n1", SEGV)
+SAID = Job("alice", "n1", words=LOST)
+
+OPEN = {
+    "two users by SIGBUS, begun together": [ALICE, Job("bob", "n2", BUS)],
+    "one or two seconds later": [ALICE, Job("bob", "n2", BUS, end=2.0)],
+    "by another signal, begun apart": [SEG, Job("bob", "n2", SEGV, lasted=4000.0)],
+    "three users with the same words": [
+        SAID, Job("bob", "n2", words=LOST, lasted=4000.0), Job("carol", "n3", words=LOST.replace("17", "18"), lasted=900.0),
+    ],
+}  # fmt: skip
+
+#: What several mistakes, one user's or one node's, explain as well.
+BLAMED = {
+    "alone": [ALICE],
+    "one user": [ALICE, Job("alice", "n2", BUS)],
+    "one node": [ALICE, Job("bob", "n1", BUS)],
+    "seconds apart": [ALICE, Job("bob", "n2", BUS, end=5.0)],
+    "another signal": [ALICE, Job("bob", "n2", SEGV)],
+    "a common beginning": [SEG, Job("bob", "n2", SEGV)],
+    "only an exit code": [Job("alice", "n1"), Job("bob", "n2", lasted=4000.0), Job("carol", "n3", lasted=900.0)],
+    "words of one other user, who may lie": [SAID, Job("bob", "n2", words=LOST, lasted=4000.0)],
+    "words of a course": [SAID, *(Job(user, f"n{n}", words=LOST) for n, user in enumerate(("bob", "carol", "dave"), 2))],
+    "other words": [
+        SAID, Job("bob", "n2", words="KeyError: 'loss'", lasted=4000.0), Job("carol", "n3", words="IndexError: x", lasted=900.0),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("jobs", OPEN.values(), ids=OPEN)
+def test_it_is_left_open(jobs: list[Job]) -> None:
+    found = first_of(*jobs)
+    assert found.category == "unknown" and found.confidence <= 0.5
+    assert "in the same moment" in found.reason
+
+
+@pytest.mark.parametrize("jobs", BLAMED.values(), ids=BLAMED)
+def test_its_program_is_blamed(jobs: list[Job]) -> None:
+    assert first_of(*jobs).category == "app.error"
+
+
+def test_a_cause_that_is_known_stays() -> None:
+    """Memory of both nodes broke: that their programs ended alike adds nothing."""
+    lost = [event("kernel.mce", -0.5, host, "Memory failure: 0x1d3f80: Sending SIGBUS to python3:44 due to hardware memory corruption") for host in ("n1", "n2")]  # fmt: skip
+    runs = [run(n, [f"n{n}"], -600.0, 0.0, user=user, exit_code=0, exit_signal=BUS) for n, user in ((1, "alice"), (2, "bob"))]  # fmt: skip
+    found = judged(world(lost, runs))["1"]
+    assert found.category == "infra.node"
