@@ -244,8 +244,8 @@ class Exchange:
 
     def release(self, unused_s: float = 0.0) -> None:
         """Returns the memory of rooms that were not used for so many seconds to the system; they stay rooms. Both sides call
-        it when nothing is to be done: what this one has read the other one learns with its next message, which may be
-        hours away."""
+        it with 0 when nothing is to be done: what this one has read the other one learns with its next message, which may
+        be hours away."""
         until = time.monotonic() - unused_s
         for number in list(self._free):
             if self._filled.get(number, math.inf) <= until:
@@ -253,7 +253,7 @@ class Exchange:
                 room = self._rooms[number]
                 os.ftruncate(room.handle, 0)
                 os.ftruncate(room.handle, room.size)
-        for number in set(self._read) - self._emptied:
+        for number in set(self._read) - self._emptied if not unused_s else ():
             self._emptied.add(number)
             if (mapped := self._theirs.get(number)) is not None and hasattr(mmap, "MADV_REMOVE"):
                 with suppress(OSError):  # a file system that cannot make holes

@@ -190,6 +190,7 @@ def _serve(_logged: None, pipe: Connection, make: Maker, patterns: tuple[Path, .
             with contextlib.suppress(BrokenPipeError):
                 sent += exchange.send(answer)
             del answer  # kept, its rows would be in memory besides the next ones
+        del request  # kept, its lines would be in memory until the next one
         if sent > LARGE_ANSWER:
             _return_memory()
 

@@ -41,6 +41,16 @@ def of_person(uid: Any, unit: Any, own_unit: Any = None) -> bool:
     return number >= PEOPLE and not SERVICES_FROM <= number <= SERVICES_TO and unit not in DAEMONS
 
 
+#: Folders in which services keep their files, whatever account they run under: only root makes a folder there.
+_OF_SERVICES = ("/var/log/", "/opt/")
+
+
+def of_persons_file(owner: Any, path: str | None) -> bool:
+    """Whether a file belongs to a person, by the number of its owner and where it lies on its host. Slurm's own account
+    often has a person's number; so has that of a daemon which logs below ``/opt``."""
+    return of_person(owner, None) and not (path or "").startswith(_OF_SERVICES)
+
+
 def writer(record: Mapping[str, Any]) -> bool:
     """Whether a flat JSON object shows that a person's process wrote its line."""
     small = {name.lower(): value for name, value in record.items() if isinstance(value, (str, int))}

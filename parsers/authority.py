@@ -38,19 +38,13 @@ _OWN_FILES = (*_RING, "klog")
 _OF_SYSLOG_DAEMON = re.compile(
     r"(?:^|/)(?:syslog|messages|secure|(?:auth|daemon|kern|user|debug)(?:\.log)?)(?:[.-][^/]*)?$"
 )
-#: All framings of which a daemon or root is the only writer (store/questions/writers.py).
+#: Framings of which a daemon or root is the only writer (store/questions/writers.py), and sources of machines.
 _OF_DAEMONS = (
-    *_OWN_FILES,
-    "slurm",
-    "opensm",
-    "ufm",
-    "ibdiagnet",
-    "fabricmanager",
-    "nhc",
-    "storage",
-    "stamped",
-    "ip_link",
-)
+    *_OWN_FILES, "slurm", "opensm", "ufm", "ibdiagnet", "fabricmanager", "nhc", "storage", "stamped", "ip_link", "journald",
+)  # fmt: skip
+_MACHINES = ("kernel", "switch", "bmc", "prolog", "epilog", "healthagent", "jetpack", "jetpackd", *SLURM)
+#: The framing of a line in a person's file that would be a machine's word elsewhere.
+OF_PERSON = "person"
 #: Their daemons run under the site's account for Slurm, whose number may be a person's.
 _UNDER_ANY_ACCOUNT = ("slurmctld", "slurmdbd", "slurmrestd")
 #: Header columns that a line of a job cannot have: they describe a machine.
@@ -66,8 +60,10 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """``frame`` (HEADER's columns) without anything that its writers cannot know or be."""
     if origin.source in JOB_SOURCES:
         return _of_job(frame, origin)
-    if origin.of_person or (origin.path is not None and _OF_SYSLOG_DAEMON.search(origin.path)):
-        frame = _without_inner_lines(frame, origin.of_person)
+    if origin.of_person:
+        frame = _of_a_person(frame)
+    elif origin.path is not None and _OF_SYSLOG_DAEMON.search(origin.path):
+        frame = _without_inner_lines(frame)
     source = frame["source"]
     odd = [*_odd_kernel(frame, source), *_odd_users(frame, source)]
     if not odd:
@@ -76,20 +72,30 @@ def standing(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return frame.with_columns(source.scatter(at, "syslog"), frame["uptime_s"].scatter(at, None))
 
 
-def _without_inner_lines(frame: pl.DataFrame, of_person: bool) -> pl.DataFrame:
+def _without_inner_lines(frame: pl.DataFrame) -> pl.DataFrame:
     """Lines of a syslog daemon's file. It writes a header before each message, and syslog-ng a message's own line ends as
-    they are: a line that begins like the kernel's ring or a daemon's file is the second line of somebody's message.
+    they are: a line that begins like the kernel's ring or a daemon's file is the second line of somebody's message."""
+    inner = one_of(frame["format"], (*_OWN_FILES, "slurm")).fill_null(False)
+    return _in_place(frame, inner, {"source": "syslog", "format": "plain", "facility": "user", "uptime_s": None})
 
-    In a file that belongs to a person they are that person's words. Slurm's controller daemons may run under any account
-    (``SlurmUser``): which hosts may write as they do, the correlator knows."""
-    inner = one_of(frame["format"], _OF_DAEMONS if of_person else (*_OWN_FILES, "slurm")).fill_null(False)
-    if of_person:
-        inner &= ~one_of(frame["source"], _UNDER_ANY_ACCOUNT).fill_null(False)
-    if not inner.any():
+
+def _of_a_person(frame: pl.DataFrame) -> pl.DataFrame:
+    """Lines of a file that belongs to a person: whatever they look like, they are that person's words.
+
+    Slurm's controller daemons may run under any account (``SlurmUser``): which hosts may write as they do, the correlator
+    knows."""
+    source, form = frame["source"], frame["format"]
+    theirs = one_of(form, _OF_DAEMONS).fill_null(False) | one_of(source, _MACHINES).fill_null(False)
+    slurms = one_of(form, ("slurm", "continuation")) & one_of(source, _UNDER_ANY_ACCOUNT)
+    changed = {"source": "syslog", "format": OF_PERSON, "facility": "user", "uptime_s": None}
+    return _in_place(frame, theirs & ~slurms.fill_null(False), changed)
+
+
+def _in_place(frame: pl.DataFrame, rows: pl.Series, values: dict[str, str | None]) -> pl.DataFrame:
+    if not rows.any():
         return frame
-    at = inner.arg_true()
-    plain = {"source": "syslog", "format": "plain", "facility": "user", "uptime_s": None}
-    return frame.with_columns(frame[name].scatter(at, value) for name, value in plain.items())
+    at = rows.arg_true()
+    return frame.with_columns(frame[name].scatter(at, value) for name, value in values.items())
 
 
 def _odd_kernel(frame: pl.DataFrame, source: pl.Series) -> Iterator[pl.Series]:

@@ -170,7 +170,8 @@ def _head(place: Place, source: str | None, owner: int) -> bytes:
     itself. The service believes no daemon's words in a file whose ``owner`` is a person."""
     inode = f"{place.device}:{place.inode}"
     if source is not None and source.startswith(DOCUMENT):
-        return wire.head(stream="files", document=source.removeprefix(DOCUMENT), path=place.path, inode=inode)
+        kind = source.removeprefix(DOCUMENT)
+        return wire.head(stream="files", document=kind, path=place.path, inode=inode, owner=str(owner))
     return wire.head(stream="files", source=source, path=place.path, inode=inode, owner=str(owner))
 
 

@@ -83,7 +83,9 @@ def add_record(record: dict[str, Any], full: dict[str, Any], to: To) -> None:
             "host": host, "cluster": text_at(full, "cluster"), "status": json.dumps({**record["status"], "address": payload.peer}),
             "boot_id": text_at(full, "boot_id"), "boot_time": micros(full.get("boot_time")), "received": payload.received,
         })  # fmt: skip
-    if isinstance(record.get("document"), str):
+    # Accounting or an inventory in a file of a person's own making is that person's text, and no document.
+    of_person = accounts.of_persons_file(full.get("owner"), text_at(full, "path"))
+    if isinstance(record.get("document"), str) and not of_person:
         _document(record, full, payload, into)
         return
     if isinstance(record.get("lines"), str) and not _BASE64 & record.keys():
@@ -175,7 +177,7 @@ def described(count: int, lines: bytes | list[bytes], full: dict[str, Any], to: 
     return run, {
         "source": source, "cluster": text_at(full, "cluster"), "timezone": text_at(full, "timezone"),
         "job_id": job if source in ("job_stdout", "job_stderr") else None, "restarts": restarts if job is not None else None,
-        "of_person": accounts.of_person(full.get("owner"), None),
+        "of_person": accounts.of_persons_file(full.get("owner"), path),
     }  # fmt: skip
 
 

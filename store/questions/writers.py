@@ -22,6 +22,7 @@ import numpy as np
 import polars as pl
 from sqlalchemy import ColumnElement, FromClause, Select, and_, case, func, not_, select
 
+from parsers.authority import OF_PERSON
 from parsers.formats.base import JOB_SOURCES, SLURM
 from parsers.host_names import short_name_of
 from parsers.speakers import CLAIMS
@@ -135,6 +136,7 @@ _RULE: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (LOCAL, (_SENT, _EVENT, _BY_ITS_HOST)),
     (NETWORK, (_SENT,)),
     (LOCAL, _PERSONS),
+    (LOCAL, (_is("format", OF_PERSON),)),
     (KERNEL, (_JOURNALD, _UPLOADED, _KERNELS)),
     (DAEMON, (_JOURNALD, _UPLOADED)),
     (UNVERIFIED, (_SHIPPED,)),

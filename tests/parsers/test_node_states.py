@@ -164,6 +164,7 @@ def test_what_counts_as_a_list_of_states(text: str, is_list: bool) -> None:
 
 #: What looks like a list of node states, and what it is.
 OTHERS = {
+    "collector/agent/slurm_setup/conf_side.py": "what scontrol says of a node that slurmctld does not take; the agent imports no parser",
     "correlator/facts/power_saving.py": "what slurmctld's lines about power call the order",
     "store/duckdb/drains.py": "the words of the table Drains, by precedence",
     "web/shaping.py": "the kinds of bands on a page",

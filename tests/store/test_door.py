@@ -455,6 +455,7 @@ def test_a_store_that_is_well_stays_as_it_is_when_it_is_opened_anew(door: Door) 
 
 def test_what_is_in_the_log_is_there_when_the_log_was_written_into_the_store(door: Door) -> None:
     door.append({"logs": logs("a")})
+    door.release_memory()
     door.checkpoint(1 << 40)  # its log is shorter
     door.checkpoint()
     assert texts(door) == ["a"]

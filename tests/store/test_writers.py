@@ -177,6 +177,16 @@ WAYS: dict[str, Expected] = {
         DAEMON, "slurm.config_error", agent(f"[2026-02-28T10:20:00.100] {OF_SLURMD['MESSAGE']}", path="/var/log/slurm/slurmd.log", owner="0")),
     "agent, slurmctld's file of SlurmUser": Expected(
         DAEMON, "slurm.node_down", agent(f"[2026-02-28T10:20:00.100] {DOWN}", "ctl", path="/var/log/slurm/slurmctld.log", owner="5001")),
+    "agent, journald's JSON in a person's file": Expected(
+        LOCAL, "other", agent(journal(**KERNELS, _TRANSPORT="kernel"), path="/scratch/x/logs/app.log", owner="20003")),
+    "agent, like a switch in a person's file": Expected(
+        LOCAL, "switch.port_down", agent(f"<189>{HEAD} leaf01 : {PORT}", path="/scratch/x/switches/leaf01/syslog", owner="20003")),
+    "agent, like the site's health checks in a person's file": Expected(
+        LOCAL, "other", agent("GPU 0 has fallen off the bus", path="/scratch/x/logs/healthagent.log", owner="20003")),
+    "agent, like the kernel with a header in a person's file": Expected(
+        LOCAL, "other", agent(f"{HEAD} gx01 kernel: [100.000100] {XID}", path="/scratch/x/logs/app.log", owner="20003")),
+    "agent, slurmd's file of Slurm's own account": Expected(
+        DAEMON, "slurm.config_error", agent(f"[2026-02-28T10:20:00.100] {OF_SLURMD['MESSAGE']}", path="/var/log/slurm/slurmd.log", owner="1000")),
     "agent, like the ring in a person's file": Expected(
         LOCAL, "other", agent(f"[Sat Feb 28 10:20:00 2026] {XID}", path="/scratch/x/logs/dmesg", owner="20003")),
     "file, fabric manager": Expected(
@@ -305,7 +315,7 @@ SHOWS = {
         "agent, journald of a unit", "upload, journald of a unit", "syslog file, no facility", "syslog file, by facility",
         "syslog file, facility kern", "syslog file, slurmd by facility daemon", "syslog file, a system program", "loki, a file",
     ), "kernel"),
-    **dict.fromkeys(("agent, journald of slurmd", "agent, slurmd", "agent, slurmd's file of root"), "slurmd"),
+    **dict.fromkeys(("agent, journald of slurmd", "agent, slurmd", "agent, slurmd's file of root", "agent, slurmd's file of Slurm's own account"), "slurmd"),
     **dict.fromkeys(("file, slurmctld", "otlp, slurmctld's file", "agent, slurmctld's file of SlurmUser"), "slurmctld"),
     **dict.fromkeys(("network, a switch", "file, a switch's folder", "file, a node's ip monitor"), "switch"),
 }  # fmt: skip
@@ -484,3 +494,24 @@ def test_lines_that_are_alike_get_what_the_rule_gives_each_of_them(count: int) -
         store.add({"logs": frame("logs", [row | {"line": n} for n, row in enumerate(lines.to_dicts())])})
         asked = store.ask_frame(sa.select(*writer_columns(LINES)).order_by(LINES.c.line))
     assert asked.rows() == writers.rows()
+
+
+@pytest.mark.parametrize(
+    ("path", "owner", "read"),
+    [
+        ("/var/log/slurm/jobcomp.log", "5001", True),
+        ("/scratch/x/jobcomp.log", "0", True),
+        ("/scratch/x/jobcomp.log", "20003", False),
+    ],
+)
+def test_accounting_in_a_persons_file_is_text(path: str, owner: str, read: bool) -> None:
+    row = (
+        "JobId=77 UserId=bob(1001) GroupId=bob(1001) Name=x JobState=NODE_FAIL Partition=gpu TimeLimit=60 StartTime=2026-02-28T10:00:00"
+        " EndTime=2026-02-28T10:20:00 NodeList=gx02 NodeCnt=1 ProcCnt=1 WorkDir=/home/bob SubmitTime=2026-02-28T09:00:00 ExitCode=0:0"
+    )
+    record = {"host": "gx01", "cluster": "c", "lines": row, "read": AT, "document": "jobcomp", "path": path, "owner": owner}
+    into = Decoded()
+    given = Payload((json.dumps(record) + "\n").encode(), {"received": micros(AT), "peer": "10.9.9.9", "form": "records"})
+    all_receivers()["ingest"].decode(given, into)
+    assert [found.tables["jobs"].height for found in into.parsed] == ([1] if read else [])
+    assert into.lines == (0 if read else 1)

@@ -23,7 +23,7 @@ from correlator.live.ticker import Ticker
 from parsers.writers import ROOT, UNVERIFIED
 from queries.kql import run
 from store import open_store
-from store.duckdb.store import DuckStore
+from store.door import Door
 from store.line_frames import logs_for_storage
 from tests.correlator.attacked import _TREE, write
 from tests.correlator.erins_job import HERS, SYSLOG, WITH_UPTIMES, XID, of_erin
@@ -32,7 +32,7 @@ from tests.line_parser import line_parser
 AT = "2026-02-28T10:19:55Z"
 
 
-def told(store: DuckStore, stream: str, line: str) -> None:
+def told(store: Door, stream: str, line: str) -> None:
     """Stores a line that gx02's agent sent."""
     body = (
         json.dumps(
