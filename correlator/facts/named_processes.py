@@ -55,7 +55,7 @@ def _owner(event: Event, events: Sequence[Event]) -> int | None:
     for one in events:
         if one.kind not in _DEATHS or abs(one.time - event.time) > _SAME_DEATH_S or _ASKS in one.message:
             continue
-        of_it = one is event or one.entities.get("process") == process and one.entities.get("pid") == pid
+        of_it = one is event or (one.entities.get("process") == process and one.entities.get("pid") == pid)
         if not of_it:
             continue
         if one.job_id is not None or _OF_USERS.search(str(one.entities.get("cgroup") or "")):

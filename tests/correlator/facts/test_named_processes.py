@@ -10,8 +10,12 @@ from tests.correlator.field import KILLED, SET_DOWN, InOneStore, Situation, ende
 
 SEGFAULT = "-250s gpu01 kernel: slurmd[812]: segfault at 0 ip 00007f sp 00007f error 4 in libc.so.6[7f+1]"
 OF_JOB = "task_memcg=/slurm/uid_1001/job_7000/step_0/task_0,task=slurmd,pid=812,uid={}"
-CONSTRAINT = "-250s gpu01 kernel: oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=gpu01,mems_allowed=0,oom_memcg=/x,"
-IN_GROUP = "-250s gpu01 kernel: Memory cgroup out of memory: Killed process 812 (slurmd) total-vm:116376kB, anon-rss:96768kB, "
+CONSTRAINT = (
+    "-250s gpu01 kernel: oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=gpu01,mems_allowed=0,oom_memcg=/x,"
+)
+IN_GROUP = (
+    "-250s gpu01 kernel: Memory cgroup out of memory: Killed process 812 (slurmd) total-vm:116376kB, anon-rss:96768kB, "
+)
 OLD_KERNEL = "-250s gpu01 kernel: Killed process 812 (slurmd) total-vm:116376kB, anon-rss:96768kB, file-rss:5664kB, shmem-rss:0kB"
 OF_ROOT = "-250s gpu01 kernel: Out of memory: Killed process 812 (slurmd) total-vm:4194304kB, anon-rss:21000kB, UID:0 pgtables:200kB"
 LAUNCH = "-{}s gpu01 slurmd: launch task StepId=7000.1 request from UID:1001 GID:1001 HOST:10.0.0.1 PORT:4"
