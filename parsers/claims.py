@@ -1,5 +1,5 @@
-"""Turns events into claims where the writer of the line may not report them: by its standing (parsers/authority.py), and by the
-program that wrote it (parsers/quoting.py).
+"""Turns events into claims where the writer of the line may not report them: by its standing (parsers/authority.py), by the
+program that wrote it (parsers/quoting.py), and where the line may stand within a user's text (parsers/cut_quotes.py).
 
 Lines are many, and combinations of a pattern and a writer few: each combination is decided once per batch.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from parsers import authority, quoting
+from parsers import authority, cut_quotes, quoting
 from parsers.formats.base import JOB_SOURCES
 from parsers.line_events import Events
 from parsers.lines import Array, codes, numbered
@@ -34,7 +34,10 @@ def mark(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
         rows = rows[firsts]
     each = zip(firsts.tolist(), *(column.to_list() for column in rows.get_columns()), strict=True)
     refused = np.array([not _may_report(events, *one) for one in each])
-    claims = np.flatnonzero(refused[which]).tolist()
+    refused = refused[which]
+    if within := cut_quotes.lines_within(frame):
+        refused |= np.array([line in within for line in events.with_event], np.bool_)
+    claims = np.flatnonzero(refused).tolist()
     if not claims:
         return events
     entries = list(events.entries)
