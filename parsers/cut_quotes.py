@@ -9,7 +9,7 @@ words of its own behind it, or the refusal of the request, which the same thread
 * A message that ends with the user's text may be whole. The lines between it and the refusal may be the user's.
 
 A user can write an end or a refusal, too. So further ones count for a few lines; who writes more of them, further apart,
-is not found here (``correlator/evidence/denied_losses.py`` compares with what accounting says). All lines behind such a
+is not found here (``correlator/gather/outlived.py`` compares with what accounting says). All lines behind such a
 message must not be in doubt: then any user could hide what slurmctld says, by submitting what it refuses.
 """
 

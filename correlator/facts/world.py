@@ -123,9 +123,6 @@ class World:
         self.looks: list[CountedBefore | WhoWasThere] = []
         if denied := outlived(self.by_kind, self.runs_on, self.runs_of_job, hosts_of):
             self.refuted += [(event, OUTLIVED, why) for event, why in denied]
-            for event, why in denied:
-                for host in hosts_of(event):
-                    self.not_counted[host].append((event, why))
             self._without([event for event, _ in denied], by_source)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words, by_source)
