@@ -105,9 +105,9 @@ class Claims:
             return None, f"named after job {job}, of which Slurm names other output files: kept without the job"
         if others := {other for other in others if not self._are_of_one_user(job, other)}:
             return None, f"named after job {job}, but job {min(others)} names it as its output: kept without the job"
-        usual = {*self._called.get(job, ()), _OF_SLURM}
+        known_stems = {*self._called.get(job, ()), _OF_SLURM}
         stem = _stem(name)
-        if stem not in usual and any(_stem(other) in usual for other in self.named.get(job, ())):
+        if stem not in known_stems and any(_stem(other) in known_stems for other in self.named.get(job, ())):
             return None, f"named after job {job}, beside a file with its name: kept without the job"
         return job, None
 
@@ -138,7 +138,7 @@ class Claims:
 
 
 def _output_names(row: Mapping[str, Any]) -> set[str]:
-    """The base names of the output files that a row about a job names; without those that cannot be told."""
+    """The base names of the output files that a row about a job names; without those that are not known."""
     given = {
         "SLURM_JOB_ID": row["job_id"], "SLURM_ARRAY_JOB_ID": row["array_job_id"], "SLURM_ARRAY_TASK_ID": row["array_task_id"],
         "SLURM_JOB_NAME": row["name"], "SLURM_JOB_USER": row["user"], "SLURM_JOB_NODELIST": row["node_list"],

@@ -19,7 +19,7 @@ from correlator.model.nouns import Event
 from parsers.documents.fields import integer
 
 _DEATHS = ("kernel.segfault", "kernel.oom_kill")
-#: It asked for memory; who was killed for it is told by the lines after it.
+#: It asked for memory; the lines after it name who was killed for it.
 _ASKS = " invoked oom-killer"
 #: systemd's words about a unit whose cgroup may hold jobs' processes as well (cgroup/v1, proctrack/linuxproc).
 _SOME_PROCESS = "A process of this unit has been killed"
@@ -49,7 +49,7 @@ def is_units_death(world: World, event: Event, name: str, events: Sequence[Event
 
 
 def _owner(event: Event, events: Sequence[Event]) -> int | None:
-    """The uid of the process; -1 if it is somebody's whose uid is not told, None if no line shows an owner."""
+    """The uid of the process; -1 if it is somebody's whose uid is not shown, None if no line shows an owner."""
     process, pid = event.entities.get("process"), event.entities.get("pid")
     shown: list[int] = []
     for one in events:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from correlator.gather.confirmed import FOLLOWS_S
 from correlator.model.nouns import Event, Run
 
-#: What is said against such events.
+#: What speaks against such events.
 OUTLIVED = "outlived"
 #: How runs end by themselves, which slurmctld ended with their node.
 _BY_THEMSELVES = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"})
@@ -77,8 +77,8 @@ def _outlived_by(asked: Iterable[Run], beside: Iterable[Run], at: float, ends: M
     for run in asked:
         if run.state not in _BY_THEMSELVES or run.start is None or run.end is None or not _is_accounted(run):
             continue
-        said = any(abs(time - run.end) <= _SAME_END_S for time in ends.get(run.job_id, ()))
-        if run.start < at - _LATER_S and at + _LATER_S < run.end <= at + FOLLOWS_S and said:
+        reported = any(abs(time - run.end) <= _SAME_END_S for time in ends.get(run.job_id, ()))
+        if run.start < at - _LATER_S and at + _LATER_S < run.end <= at + FOLLOWS_S and reported:
             return f"job {run.job_id} went on there, and ended {run.state} {run.end - at:.0f} s later"
     return ""
 
