@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from correlator.gather.confirmed import FOLLOWS_S
 from correlator.model.nouns import Event, Run
+from parsers.job_states import MAY_RUN_AGAIN, OWN_CODE
 
 #: What speaks against such events.
 OUTLIVED = "outlived"
 #: How runs end by themselves, which slurmctld ended with their node.
-_BY_THEMSELVES = frozenset({"COMPLETED", "FAILED", "OUT_OF_MEMORY", "TIMEOUT"})
-_LOST = frozenset({"NODE_FAIL", "REQUEUED", "REQUEUE"})
+_BY_THEMSELVES = OWN_CODE
 _DOWN, _KILLED, _SILENT, _ENDED = "slurm.node_down", "slurm.job_node_fail", "slurm.node_not_responding", "slurm.job_end"
 #: Its words for a node that it sets DOWN with the jobs on it (slurm src/slurmctld/ping_nodes.c, node_mgr.c).
 _SETS_DOWN = re.compile(r"not responding, setting DOWN|update_node: node \S+ state set to DOWN")
@@ -72,7 +72,7 @@ def outlived(
 
 def _outlived_by(asked: Iterable[Run], beside: Iterable[Run], at: float, ends: Mapping[int, Sequence[float]]) -> str:
     """The run that went on, in words; empty if none did, or if one was lost then."""
-    if any(r.state in _LOST and r.end is not None and at - _LATER_S <= r.end <= at + _LOST_WITHIN_S for r in beside):
+    if any(r.state in MAY_RUN_AGAIN and r.end is not None and at - _LATER_S <= r.end <= at + _LOST_WITHIN_S for r in beside):
         return ""
     for run in asked:
         if run.state not in _BY_THEMSELVES or run.start is None or run.end is None or not _is_accounted(run):
