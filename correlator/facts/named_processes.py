@@ -43,9 +43,15 @@ def is_death_of(world: World, event: Event, name: str, events: Sequence[Event]) 
 
 def is_units_death(world: World, event: Event, name: str, events: Sequence[Event]) -> bool:
     """Does systemd's line show that the service ``name`` failed?"""
-    if event.kind != "sys.service_failed" or name not in event.message.lower():
+    if not _names_unit(event, name):
         return False
     return _SOME_PROCESS not in event.message or _agrees(world, event, name, events)
+
+
+def _names_unit(event: Event, name: str) -> bool:
+    """Does a line tell of a failed unit of the daemon? A folder that could not be mounted may have any name."""
+    text = event.message.lower()
+    return event.kind == "sys.service_failed" and name in text and "mount" not in text
 
 
 def _owner(event: Event, events: Sequence[Event]) -> int | None:
@@ -76,8 +82,7 @@ def _agrees(world: World, event: Event, name: str, events: Sequence[Event]) -> b
     if not world.is_used(host, at):
         return True
     if any(
-        e.kind == "sys.service_failed" and name in e.message.lower() and _SOME_PROCESS not in e.message
-        and abs(e.time - at) <= _REPORTS_S for e in events
+        _names_unit(e, name) and _SOME_PROCESS not in e.message and abs(e.time - at) <= _REPORTS_S for e in events
     ) or world.confirmed.followed(event):  # fmt: skip
         return True
     if word is None or word.time - at > FOLLOWS_S:

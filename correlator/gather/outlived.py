@@ -72,7 +72,9 @@ def outlived(
 
 def _outlived_by(asked: Iterable[Run], beside: Iterable[Run], at: float, ends: Mapping[int, Sequence[float]]) -> str:
     """The run that went on, in words; empty if none did, or if one was lost then."""
-    if any(r.state in MAY_RUN_AGAIN and r.end is not None and at - _LATER_S <= r.end <= at + _LOST_WITHIN_S for r in beside):
+    if any(
+        r.state in MAY_RUN_AGAIN and r.end is not None and at - _LATER_S <= r.end <= at + _LOST_WITHIN_S for r in beside
+    ):
         return ""
     for run in asked:
         if run.state not in _BY_THEMSELVES or run.start is None or run.end is None or not _is_accounted(run):

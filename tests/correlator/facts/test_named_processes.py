@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import pytest
 
+from tests.correlator.erins_job import RING, concluded, ring
 from tests.correlator.field import KILLED, SET_DOWN, InOneStore, Situation, ended, heard
 
 SEGFAULT = "-250s gpu01 kernel: slurmd[812]: segfault at 0 ip 00007f sp 00007f error 4 in libc.so.6[7f+1]"
@@ -40,6 +41,7 @@ OF_A_USER = [
     told("nothing follows a segfault", SEGFAULT),
     told("slurmd goes on after a segfault, and is restarted", SEGFAULT, LAUNCH.format(240), STOP, START.format(200)),
     told("a process of its unit's control group", SOME_PROCESS, LAUNCH.format(240)),
+    told("a folder with its name cannot be mounted", "-250s gpu01 systemd: Failed to mount /home/ann/slurmd."),
 ]
 OF_SLURMD = [
     told("systemd reports its unit", SEGFAULT, UNIT),
@@ -65,3 +67,22 @@ def test_a_process_that_its_user_calls_slurmd_is_not_slurmd(situation: Situation
 @pytest.mark.parametrize("situation", OF_SLURMD, ids=lambda s: s.name)
 def test_slurmd_died(situation: Situation) -> None:
     assert ("slurm.slurmd_crash", "gpu01") in _roots(situation)
+
+
+AT_TEN = "slurmd[812]: segfault at 0 ip 00007f sp 00007f error 4 in libc.so.6[7f+1]"
+FILE = "nodes/gx02/slurmd.log"
+BEFORE = "[2026-02-28T10:10:00.000] launch task StepId=42.1 request from UID:1005 GID:1005 HOST:10.0.0.1 PORT:4\n"
+
+
+@pytest.mark.parametrize(
+    ("after", "died"),
+    [
+        pytest.param("[2026-02-28T10:13:00.000] slurmd version 23.11.4 started\n", True, id="begins anew"),
+        pytest.param(BEFORE.replace("10:10", "10:13"), False, id="goes on"),
+    ],
+)
+def test_it_is_known_as_lines_arrive(after: str, died: bool) -> None:
+    """By ticks, as at once: what slurmd writes after the kernel's line decides."""
+    found = concluded({RING: ring("10:12:00", AT_TEN), FILE: BEFORE + after}, live=True)
+    roots = {(i["root_cause"]["event"], i["root_cause"]["host"]) for i in found["incidents"]}
+    assert (("slurm.slurmd_crash", "gx02") in roots) is died
