@@ -6,10 +6,12 @@ Lines are many, and combinations of a pattern and a writer few: each combination
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 import polars as pl
 
-from parsers import authority, cut_quotes, quoting
+from parsers import authority, quoting
 from parsers.formats.base import JOB_SOURCES
 from parsers.line_events import Events
 from parsers.lines import Array, codes, numbered
@@ -23,8 +25,9 @@ _FEW = 500
 _MOST = 1 << 62
 
 
-def mark(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
-    """``events`` with claims in place of events that the writers of their lines may not report."""
+def mark(events: Events, frame: pl.DataFrame, origin: Origin, within: Collection[int] = ()) -> Events:
+    """``events`` with claims in place of events that the writers of their lines may not report. ``within``: the rows that
+    may stand within a user's text."""
     # A job's output was searched for the permitted patterns only.
     if not events.entries or origin.source in JOB_SOURCES:
         return events
@@ -35,7 +38,7 @@ def mark(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
     each = zip(firsts.tolist(), *(column.to_list() for column in rows.get_columns()), strict=True)
     refused = np.array([not _may_report(events, *one) for one in each])
     refused = refused[which]
-    if within := cut_quotes.lines_within(frame):
+    if within:
         refused |= np.array([line in within for line in events.with_event], np.bool_)
     claims = np.flatnonzero(refused).tolist()
     if not claims:

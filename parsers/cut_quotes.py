@@ -16,7 +16,7 @@ message must not be in doubt: then any user could hide what slurmctld says, by s
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -76,6 +76,13 @@ def lines_within(frame: pl.DataFrame) -> frozenset[int]:
             # The line with the message's own end begins with the user's words; a refusal is slurmctld's.
             found.update(range(at + 1, at + 1 + last + (cut.end is not None)))
     return frozenset(found)
+
+
+def of_users(frame: pl.DataFrame, rows: Collection[int]) -> pl.DataFrame:
+    """``frame`` with these rows as what any user can have written: no daemon's lines, and about no job."""
+    at = pl.Series(sorted(rows), dtype=pl.UInt32)
+    plain = {"source": "syslog", "format": "plain", "facility": "user", "job_id": None, "_job": None, "step_tag": None}
+    return frame.with_columns(frame[name].scatter(at, value) for name, value in plain.items())
 
 
 def _own_ends(cut: _Cut, after: pl.DataFrame) -> list[int]:

@@ -92,3 +92,13 @@ def test_an_administrators_words_are_whole(parser: LineParser) -> None:
              "[2026-11-30T14:10:03.694] update_node: node gpu03 reason set to: bad dimm", TRUE.format("03.700"),
              "[2026-11-30T14:10:03.800] prolog_running_decr: Configuration for JobId=26 is complete")  # fmt: skip
     assert [tags for _, tags in meant(parser, "slurmctld", *lines)] == [[], [], [], []]
+
+
+def test_what_means_no_event_is_no_daemons_line_either(parser: LineParser) -> None:
+    """A new time limit of another's job is read from slurmctld's lines, which are no events."""
+    lie = "[2026-11-30T14:10:03.678] _update_job: setting time_limit to 1 for JobId=26"
+    lines = f"[2026-11-30T14:10:03.693] {PARTITION}nosuch\n{lie}\n{SUBMIT}\n{lie}".encode().split(b"\n")
+    rows = parser.parse(lines, Origin(path=FILES["slurmctld"], timezone_known=True, source="slurmctld"))
+    _, within, _, own = rows.select("source", "facility", "job_id", "message").rows()
+    assert within[:3] == ("syslog", "user", None) and within[3].startswith("_update_job: ")
+    assert own[:3] == ("slurmctld", None, 26)
