@@ -222,7 +222,12 @@ class Ingest:
     def _claims(self, paths: list[Path], found: list[_Found]) -> Claims:
         ours = frozenset().union(*(tree.trusted(path.resolve()) for path in paths))
         foldered = {item.what.job_id for item in found if item.what.artifact and not item.what.claimed}
-        claims = Claims(ours, frozenset(job for job in foldered if job is not None))
+        named: dict[int, set[str]] = defaultdict(set)
+        for item in found:
+            if item.what.claimed and item.what.job_id is not None:
+                named[item.what.job_id].add(item.path.name)
+        of_names = {job: frozenset(names) for job, names in named.items()}
+        claims = Claims(ours, frozenset(job for job in foldered if job is not None), of_names)
         claims.learn(self.store, self._pending.get("jobs", ()))
         return claims
 
@@ -380,13 +385,22 @@ def _size(path: Path) -> int:
 
 
 def _refused(item: _Found, claims: Claims) -> str | None:
-    """Why a file does not belong to the job that its location suggests; it is then assigned to no job."""
+    """Why a file does not belong to the job that its location suggests; it is then assigned to no job, or to the one that
+    names it."""
     what = item.what
     if what.job_id is None or what.kind == "skip":
         return None
-    refused = claims.refused(what.job_id, item.path.lstat().st_uid, what.claimed)
+    uid = item.path.lstat().st_uid
+    owner: int | None = what.job_id
+    refused = claims.refused(what.job_id, uid, what.claimed)
     if refused:
+        owner = None
+    elif what.claimed:
+        owner, refused = claims.owner(what.job_id, uid, item.path.name)
+    if owner is None:
         item.what = replace(what, kind="lines", source="job_stdout", job_id=None, restarts=None, artifact=None)
+    else:
+        item.what = replace(what, job_id=owner)
     return refused
 
 

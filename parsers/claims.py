@@ -1,10 +1,12 @@
-"""Turns events into claims where the writer of the line may not report them: by its standing (parsers/authority.py), and by the
-program that wrote it (parsers/quoting.py).
+"""Turns events into claims where the writer of the line may not report them: by its standing (parsers/authority.py), by the
+program that wrote it (parsers/quoting.py), and where the line may stand within a user's text (parsers/cut_quotes.py).
 
 Lines are many, and combinations of a pattern and a writer few: each combination is decided once per batch.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 import numpy as np
 import polars as pl
@@ -23,8 +25,9 @@ _FEW = 500
 _MOST = 1 << 62
 
 
-def mark(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
-    """``events`` with claims in place of events that the writers of their lines may not report."""
+def mark(events: Events, frame: pl.DataFrame, origin: Origin, within: Collection[int] = ()) -> Events:
+    """``events`` with claims in place of events that the writers of their lines may not report. ``within``: the rows that
+    may stand within a user's text."""
     # A job's output was searched for the permitted patterns only.
     if not events.entries or origin.source in JOB_SOURCES:
         return events
@@ -34,7 +37,10 @@ def mark(events: Events, frame: pl.DataFrame, origin: Origin) -> Events:
         rows = rows[firsts]
     each = zip(firsts.tolist(), *(column.to_list() for column in rows.get_columns()), strict=True)
     refused = np.array([not _may_report(events, *one) for one in each])
-    claims = np.flatnonzero(refused[which]).tolist()
+    refused = refused[which]
+    if within:
+        refused |= np.array([line in within for line in events.with_event], np.bool_)
+    claims = np.flatnonzero(refused).tolist()
     if not claims:
         return events
     entries = list(events.entries)

@@ -15,7 +15,20 @@ from typing import cast
 import numpy as np
 import polars as pl
 
-from parsers import authority, claims, clock, events, fast_headers, future, levels, near, prefilter, regexes, required
+from parsers import (
+    authority,
+    claims,
+    clock,
+    cut_quotes,
+    events,
+    fast_headers,
+    future,
+    levels,
+    near,
+    prefilter,
+    regexes,
+    required,
+)
 from parsers.compiled import folder, once, release
 from parsers.fast_headers import FastHeaders
 from parsers.formats import BUILT_IN, all_formats
@@ -228,7 +241,10 @@ class LineParser:
             line_events = events.with_headers(frame, fast, found, origin)
         else:
             line_events = events.alone(frame, fast, found, origin, self._memory)
-        line_events = claims.mark(line_events, frame, origin)
+        within = cut_quotes.lines_within(frame)
+        line_events = claims.mark(line_events, frame, origin, within)
+        if within:
+            frame = cut_quotes.of_users(frame, within)
         written = levels.written(frame["severity"], frame["source"], messages)
         if (sure := written > levels.SURE).any():
             frame = frame.with_columns(levels.filled(frame["severity"], np.where(sure, written, 0)))

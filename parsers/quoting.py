@@ -90,14 +90,15 @@ class _Carrier(NamedTuple):
 
 
 @lru_cache(maxsize=1)
-def _data() -> Mapping[str, Any]:
+def quoted_data() -> Mapping[str, Any]:
+    """The tables of ``quoting.toml``."""
     return tomllib.loads(Path(__file__).with_suffix(".toml").read_text("utf-8"))
 
 
 @lru_cache(maxsize=1)
 def _carriers() -> tuple[_Carrier, ...]:
     found: list[_Carrier] = []
-    for table in _data()["carrier"]:
+    for table in quoted_data()["carrier"]:
         first = found[-1].first + len(found[-1].spans) if found else 0
         spans = tuple(map(re.compile, table["spans"]))
         found.append(_Carrier(frozenset(table["sources"]), re.compile(table["hint"], re.I), spans, first))
@@ -220,15 +221,15 @@ def may_mean(event: str, source: str | None, unit: str | None, first: bool, step
     if event.startswith(("site.", "other")):
         return True
     if source in SLURM or source == "kernel":
-        families = _data()["daemons"]["slurmstepd" if step else source]
+        families = quoted_data()["daemons"]["slurmstepd" if step else source]
     elif source == "syslog" and unit is not None:
         name = unit.lower()
-        begin = max((begin for begin in _data()["speaks"] if name.startswith(begin)), key=len, default=None)
+        begin = max((begin for begin in quoted_data()["speaks"] if name.startswith(begin)), key=len, default=None)
         if begin is None:
             return True
         if begin == "systemd" and not first:
             return False
-        families = _data()["speaks"][begin]
+        families = quoted_data()["speaks"][begin]
     else:
         return True
     return event.startswith(tuple(families))

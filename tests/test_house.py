@@ -58,7 +58,16 @@ ALONE = ("collector/hooks.py", "collector/agent/")
 #: A file of this length is usually two things.
 MAX_LINES = 510
 #: Files beside the detectors that are not detectors: what they share, and their registry.
-SHARED_BY_DETECTORS = {"world", "registry", "power_saving", "link_tracks", "gpu_holders", "held_back", "standstills"}
+SHARED_BY_DETECTORS = {
+    "world",
+    "registry",
+    "named_processes",
+    "power_saving",
+    "link_tracks",
+    "gpu_holders",
+    "held_back",
+    "standstills",
+}
 
 
 def sources() -> list[Path]:

@@ -21,12 +21,14 @@ from typing import Any, ClassVar
 from correlator.facts.world import World
 from correlator.gather.kernel_copies import Copies, is_own
 from correlator.gather.kernel_lines import DENIED, OF_USER, REFUTED
+from correlator.gather.outlived import OUTLIVED
 from correlator.gather.presence import MARGIN_S, user_there_between
 from correlator.gather.standing import OUTPUT, Controllers
 from correlator.gather.uncounted import OPEN
 from correlator.model.false_lines import (
     AS_CONTROLLER,
     CONTROLLERS_FILE,
+    CONTROLLERS_LOG,
     FORGED,
     LAYER,
     LOCAL,
@@ -44,7 +46,7 @@ SAME_BEFORE_S, SAME_AFTER_S = 900.0, 600.0
 #: An event names at most this many users, devices, jobs, hosts and further lines.
 MOST = 20
 
-_OF_KERNEL = {REFUTED: LOCAL, OF_USER: LOCAL, DENIED: LOG_HOST}
+_SHOWN = {REFUTED: LOCAL, OF_USER: LOCAL, DENIED: LOG_HOST, OUTLIVED: CONTROLLERS_LOG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +136,7 @@ def gathered(
     ``before``: those known so far, of which nothing differs before ``border``.
     """
     late = [e for e in found if e.time >= border]
-    claims = [c for c in (*_in_kernels_name(world), *_in_anothers_name(world, late, shown)) if c.event.time >= border]
+    claims = [c for c in (*_shown_false(world), *_in_anothers_name(world, late, shown)) if c.event.time >= border]
     kept = [one for one in before if one.until <= border]
     if len(kept) == len(before) and not claims:
         return kept
@@ -155,10 +157,11 @@ def _sender(event: Event) -> str | None:
     return None if address is None else str(address)
 
 
-def _in_kernels_name(world: World) -> Iterable[Claim]:
+def _shown_false(world: World) -> Iterable[Claim]:
+    """Lines in the kernel's name, and within slurmctld's own file."""
     for event, how, why in world.refuted:
-        if how in _OF_KERNEL:
-            yield Claim(event, _OF_KERNEL[how], why, _sender(event))
+        if how in _SHOWN:
+            yield Claim(event, _SHOWN[how], why, _sender(event))
 
 
 def _in_anothers_name(world: World, found: Sequence[Event], shown: Proof | None) -> Iterable[Claim]:
@@ -293,6 +296,8 @@ def _users(world: World, look: Around) -> list[str]:
 
 def _writer(channel: Channel, event: Event, place: str | None, addresses: Sequence[str], users: Sequence[str]) -> str:
     """Who could have written the lines, in words."""
+    if channel is CONTROLLERS_LOG:
+        return "any user who can submit jobs: slurmctld writes what they chose, line ends included"
     if channel is CONTROLLERS_FILE:
         return f"root of {place}, or whoever sends its files"
     ran = f", where {'jobs' if len(users) > 1 else 'a job'} of {' and '.join(users)} ran" if users else ""

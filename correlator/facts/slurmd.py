@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TypedDict
 
 from correlator.facts.munge import MUNGE_FAILURE
+from correlator.facts.named_processes import is_death_of, is_units_death
 from correlator.facts.nodes.detector import SAME_START_S, reported_uptime
 from correlator.facts.nodes.kinds import FRESH_BOOT_S, NODE_REBOOT
 from correlator.facts.world import World, merge_near
@@ -63,8 +64,12 @@ def slurmd_deaths(world: World) -> list[Fact]:
     booted = {(f.host, f.end or f.start) for f in world.facts_of(NODE_REBOOT.name)}
     facts: list[Fact] = []
     logging_hosts = {e.host for e in world.kinds("slurm.daemon_start", "slurm.daemon_fatal") if e.source == "slurmd"}
-    logging_hosts |= {e.host for e in world.kinds("kernel.segfault", "kernel.oom_kill") if _slurmd_segfault(e)}
-    logging_hosts |= {e.host for e in world.kinds("sys.service_failed") if _slurmd_unit_failed(e)}
+    named = {
+        e.id: e.host for e in world.kinds("kernel.segfault", "kernel.oom_kill", "sys.service_failed")
+        if is_death_of(world, e, "slurmd", world.by_host.get(e.host or "", ()))
+        or is_units_death(world, e, "slurmd", world.by_host.get(e.host or "", ()))
+    }  # fmt: skip
+    logging_hosts.update(named.values())
     for host in sorted(h for h in logging_hosts if h):
         events = world.by_host[host]
         mine = [
@@ -76,11 +81,7 @@ def slurmd_deaths(world: World) -> list[Fact]:
         for event in mine:
             if event.kind == "slurm.daemon_stop" and _of_slurmd(event):
                 stopped_at, stop = event.time, event
-            elif (
-                (event.kind == "slurm.daemon_fatal" and event.source == "slurmd")
-                or _slurmd_segfault(event)
-                or _slurmd_unit_failed(event)
-            ):
+            elif (event.kind == "slurm.daemon_fatal" and event.source == "slurmd") or event.id in named:
                 # It is away from its stop on if the start after it fails.
                 again = event.kind == "slurm.daemon_fatal" and stop is not None and event.time - stop.time <= RESTART_S
                 crash_events = (stop, event) if again and stop is not None else (event,)
@@ -213,18 +214,6 @@ def _machine_lived(world: World, host: str, start: Event) -> bool:
 
 def _was_alive_before(events: list[Event], start: Event) -> bool:
     return any(_sign_of_slurmd(e) and e.time < start.time - 1 for e in events)
-
-
-def _slurmd_segfault(event: Event) -> bool:
-    process = str(event.entities.get("process") or event.entities.get("program") or "")
-    text = event.message.lower()
-    return event.kind in ("kernel.segfault", "kernel.oom_kill") and (
-        process == "slurmd" or "slurmd[" in text or "(slurmd)" in text
-    )
-
-
-def _slurmd_unit_failed(event: Event) -> bool:
-    return event.kind == "sys.service_failed" and "slurmd" in event.message.lower()
 
 
 KINDS = (SLURMD_CRASH, SLURMD_STOP)

@@ -17,6 +17,7 @@ from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed, is_of_interest
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes, nodes_with_slices
 from correlator.gather.of_timeouts import NewLimits, Outputs, Work
+from correlator.gather.outlived import OUTLIVED, outlived
 from correlator.gather.presence import MARGIN_S, WhoWasThere, user_of
 from correlator.gather.silences import Answers
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
@@ -111,18 +112,19 @@ class World:
         self._index_runs()
         #: The events that count; those whose source may not report on their subject stay only in ``events``.
         self.admitted, by_source, self.by_kind = admitted(ruled, self.runs_of_job, self.runs_on)
-        relays = self.believed.senders.relays
-        of_kernel = by_source.get("kernel", [])
+        relays, of_kernel = self.believed.senders.relays, by_source.get("kernel", [])
         #: For events that others than their program can have written, by id: what speaks against them.
         self.doubted, words = kernel_copies.standing(of_kernel, self.kernel_clocks, self.line_copies, relays)
         self.doubted |= shared_lines.standing(self.admitted, self.by_kind, relays)
-        #: Events that do not count, by the host that they name, and why (gather/uncounted.py), without those in the kernel's
-        #: name that its other lines refute.
+        #: Events that do not count, by the host that they name, and why, without those that the kernel's other lines refute.
         self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list)
-        #: Those that are shown not to be the kernel's, with how it is known and why (evidence/forgeries.py).
+        #: Those that are shown to be false, with how it is known and why (evidence/forgeries.py).
         self.refuted: list[tuple[Event, str, str]] = []
         #: Questions about other runs: if later rows change an answer, a tick judges again.
         self.looks: list[CountedBefore | WhoWasThere] = []
+        if denied := outlived(self.by_kind, self.runs_on, self.runs_of_job, hosts_of):
+            self.refuted += [(event, OUTLIVED, why) for event, why in denied]
+            self._without([event for event, _ in denied], by_source)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words, by_source)
         self._index_events()
@@ -169,6 +171,15 @@ class World:
         times = [e.time for e in self.admitted]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
+    def _without(self, events: Sequence[Event], by_source: dict[str | None, list[Event]]) -> None:
+        """Takes ``events`` out of ``admitted``, ``by_kind`` and ``by_source``."""
+        ids = {e.id for e in events}
+        self.admitted = [e for e in self.admitted if e.id not in ids]
+        for kind in {e.kind for e in events}:
+            self.by_kind[kind] = [e for e in self.by_kind[kind] if e.id not in ids]
+        for source in {e.source for e in events}:
+            by_source[source] = [e for e in by_source[source] if e.id not in ids]
+
     def _leave_out(
         self, doubtful: list[Event], words: Mapping[str, str], by_source: dict[str | None, list[Event]]
     ) -> None:
@@ -198,11 +209,7 @@ class World:
             if event.host and how != kernel_lines.REFUTED:
                 self.not_counted[event.host].append((event, why))
         if reasons:
-            self.admitted = [e for e in self.admitted if e.id not in reasons]
-            for kind in {e.kind for e in left_out}:
-                self.by_kind[kind] = [e for e in self.by_kind[kind] if e.id not in reasons]
-            for source in {e.source for e in left_out}:
-                by_source[source] = [e for e in by_source[source] if e.id not in reasons]
+            self._without(left_out, by_source)
         # No user could have written the others, or somebody else confirms them.
         self.doubted = {name: how for name, how in self.doubted.items() if how != kernel_lines.SHARED}
 

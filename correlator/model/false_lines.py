@@ -49,4 +49,9 @@ OTHER_ADDRESS = Channel(
     "the named host has lines of its own in that or the preceding quarter of an hour, and does not report the same within 15 minutes; the "
     "address is no relay",
 )
-CHANNELS = (LOCAL, LOG_HOST, AS_CONTROLLER, CONTROLLERS_FILE, OTHER_ADDRESS)
+CONTROLLERS_LOG = Channel(
+    "slurmctld's own file",
+    "a line within slurmctld's own file that says that a node is lost",
+    "a run of that node, or the job that was to be killed with it, ended by itself later, as accounting and slurmctld say",
+)
+CHANNELS = (LOCAL, LOG_HOST, AS_CONTROLLER, CONTROLLERS_FILE, OTHER_ADDRESS, CONTROLLERS_LOG)

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 
-from store.functions import among, const, contains, epoch, in_order, one_of, same
+from store.functions import among, const, contains, epoch, group_of, in_order, one_of, same
 from store.questions.conditions import of_cluster
 from store.questions.source import CLUSTER
 from store.questions.times import AS_WRITTEN, WrittenTimes
@@ -110,8 +110,24 @@ def any_step() -> Select[Any]:
 
 
 def users_of_jobs(sources: Iterable[str]) -> Select[Any]:
-    """``job_id``, ``uid`` and ``user``: the user that some sources name for each job."""
-    return select(JOBS.c.job_id, JOBS.c.uid, JOBS.c.user).distinct().where(one_of(JOBS.c.source, sources))
+    """``job_id``, ``uid``, ``user`` and ``name``: the user that some sources name for each job, and how it is called."""
+    return select(JOBS.c.job_id, JOBS.c.uid, JOBS.c.user, JOBS.c.name).distinct().where(one_of(JOBS.c.source, sources))
+
+
+#: The name of a file, without its folders.
+_BASE_NAME = r"([^/]*)$"
+#: What Slurm puts into the patterns of output files.
+OF_PATTERNS = ("job_id", "array_job_id", "array_task_id", "name", "user", "uid", "node_list", "std_out", "std_err")
+
+
+def outputs_of_jobs(sources: Iterable[str], jobs: Collection[int], names: Collection[str]) -> Select[Any]:
+    """``OF_PATTERNS`` of rows that name an output file: of some ``jobs``, and of all jobs that name one of these base
+    ``names``."""
+    of = JOBS.c
+    base = (group_of(func.coalesce(path, const("")), _BASE_NAME) for path in (of.std_out, of.std_err))
+    wanted = or_(among(of.job_id, jobs), *(among(name, names) for name in base))
+    asked = select(*(of[name] for name in OF_PATTERNS)).distinct()
+    return asked.where(one_of(of.source, sources), or_(of.std_out.is_not(None), of.std_err.is_not(None)), wanted)
 
 
 def name_of_job(job_id: int) -> Select[Any]:

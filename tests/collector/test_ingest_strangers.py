@@ -236,6 +236,75 @@ def test_a_folder_of_the_collectors_is_surer_than_a_name_beside_it(store: DuckSt
     assert jobs == {"stdout": 9005, "evil-9005.out": None, "ring-9007.out": 9007}
 
 
+SCONTROL = (
+    "JobId={} JobName={} UserId={}({}) JobState=FAILED Restarts=0 ExitCode=1:0 SubmitTime=2026-11-22T10:00:00 StartTime=2026-11-22T10:01:00"
+    " EndTime=2026-11-22T10:11:00 NodeList=gpu70 WorkDir=/home/x StdErr={} StdIn=/dev/null StdOut={}\n"
+)
+FIT, TRAIN = "/home/alice/fit-9005.out", "/home/mallory/train-9005.out"
+
+
+@pytest.mark.parametrize(
+    ("named", "expected"),
+    [
+        pytest.param(
+            SCONTROL.format(9005, "fit", "alice", ALICE, FIT, FIT)
+            + SCONTROL.format(9006, "train", "mallory", MALLORY, TRAIN, TRAIN),
+            {"fit-9005.out": 9005, "train-9005.out": 9006},
+            id="Slurm names both",
+        ),
+        pytest.param(
+            SCONTROL.format(9005, "fit", "alice", ALICE, FIT, FIT),
+            {"fit-9005.out": 9005, "train-9005.out": None},
+            id="Slurm names her own",
+        ),
+        pytest.param(
+            SCONTROL.format(9006, "train", "mallory", MALLORY, TRAIN, TRAIN)
+            + SCONTROL.format(9005, "fit", "alice", ALICE, "(null)", "(null)"),
+            {"fit-9005.out": 9005, "train-9005.out": None},
+            id="Slurm names his own",
+        ),
+        pytest.param(
+            SACCT.replace("slow", "fit"),
+            {"fit-9005.out": 9005, "train-9005.out": None},
+            id="only one has the job's name",
+        ),
+        pytest.param(
+            SCONTROL.format(9005, "fit", "alice", ALICE, TRAIN, FIT),
+            {"fit-9005.out": 9005, "train-9005.out": 9005},
+            id="both are hers",
+        ),
+        pytest.param(
+            SCONTROL.format(9005, "fit", "alice", ALICE, "/home/alice/train-9004.out", FIT),
+            {"fit-9005.out": 9005, "train-9005.out": 9005},
+            id="a name that differs in numbers only",
+        ),
+    ],
+)
+def test_a_file_belongs_to_the_job_that_slurm_says(
+    store: DuckStore, tmp_path: Path, named: str, expected: dict[str, int | None]
+) -> None:
+    """As a tree that a collector copied: nobody owns anything."""
+    write(tmp_path, "tree/slurm/" + ("sacct.txt" if named.startswith("JobID|") else "jobs.after.txt"), named)
+    for name in expected:
+        write(tmp_path, f"tree/jobs/{name}", CANCELLED)
+    report = ingest(store, tmp_path / "tree")
+    assert {Path(r["file"]).name: r["job_id"] for r in store.rows(OUTPUT)} == expected
+    moved = {name for name, job in expected.items() if job != 9005}
+    assert {f.path.name for f in report.files if f.warnings} == moved
+
+
+@needs_root
+def test_an_owner_is_surer_than_what_slurm_names(store: DuckStore, tmp_path: Path) -> None:
+    """A program of hers wrote it beside the output that Slurm names."""
+    tree = tmp_path / "tree"
+    write(tree, "slurm/jobs.after.txt", SCONTROL.format(9005, "fit", "alice", ALICE, FIT, FIT))
+    os.chown(write(tree, "jobs/metrics-9005.log", CANCELLED), ALICE, ALICE)
+    os.chown(write(tree, "jobs/train-9005.out", CANCELLED), MALLORY, MALLORY)
+    ingest(store, tree)
+    jobs = {Path(r["file"]).name: r["job_id"] for r in store.rows(OUTPUT)}
+    assert jobs == {"metrics-9005.log": 9005, "train-9005.out": None}
+
+
 # -------------------------------------------------------------------------------------------- what would never end
 
 

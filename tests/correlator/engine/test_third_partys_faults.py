@@ -1,0 +1,102 @@
+"""Faults of a real cluster, mistakes and lies, whose truth a third party wrote before each run (tests/cluster/endings_third.py).
+
+Beside the verdicts, the incidents that blame a node: a lie that ends no job can still blame one.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from benchmarks.endings import outcome_of
+from collector.ingest import Ingest
+from correlator.engine import correlate, result
+from store import open_store
+from tests.correlator.engine.test_liars import CAPTURES, unpacked
+
+ARCHIVES = sorted((CAPTURES / "third").glob("*.tar.xz"))
+#: Below this, an incident blames nobody.
+BLAMES = 0.5
+
+
+class Found(NamedTuple):
+    """``wrong``: by job, what is not the truth. ``blamed``: category, event and host of the incidents that blame a node."""
+
+    wrong: dict[str, str]
+    blamed: frozenset[tuple[str, str, str]]
+
+
+EXPECTED: dict[str, Found] = {
+    "duplicate_address_on_the_fabric": Found({}, frozenset()),
+    "fabric_lost_and_nobody_logged": Found({}, frozenset()),
+    "fabric_manager_dies": Found({"10": "unknown", "12": "unknown"}, frozenset()),
+    "gpu_lost_and_no_kernel_log": Found({}, frozenset()),
+    "lines_by_a_health_log": Found({}, frozenset()),
+    "lines_by_a_partitions_name": Found({}, frozenset()),
+    "memory_of_a_gpu_beside_lost_power": Found({}, frozenset({
+        ("infra.gpu", "gpu.xid", "gpu01"), ("infra.node", "node.reboot", "gpu04"), ("infra.node", "node.unresponsive", "gpu03"),
+    })),
+    "no_accounting_and_no_kernel_log": Found({}, frozenset({("infra.node", "node.unresponsive", "gpu03")})),
+    "old_image_on_one_node": Found({}, frozenset({("infra.node", "node.environment", "gpu04")})),
+    "output_under_anothers_number": Found({}, frozenset()),
+    "own_illegal_access_on_two_nodes": Found({}, frozenset()),
+    "own_other_job_holds_the_port": Found({}, frozenset()),
+    "power_lost_and_controller_log_gone": Found({}, frozenset({("infra.node", "node.reboot", "gpu04")})),
+    "preempted_beside_lost_power": Found({}, frozenset({("infra.node", "node.reboot", "gpu04")})),
+    "programs_with_names_of_others": Found({}, frozenset()),
+    "row_by_a_jobs_comment": Found({}, frozenset()),
+    "shared_file_is_truncated": Found({"4": "wrong, nobody blamed", "5": "wrong, nobody blamed"}, frozenset()),
+    "storage_errors_beside_dead_munge": Found(
+        {"28": "unknown", "29": "unknown"}, frozenset({("infra.node", "node.unresponsive", "gpu04")})
+    ),
+    "throttled_node_misses_the_limit": Found(
+        {"40": "wrong, nobody blamed"}, frozenset({("infra.gpu", "gpu.thermal", "gpu02")})
+    ),
+    "wrong_interface_named": Found({"4": "unknown"}, frozenset({("infra.network", "nic.link_down", "gpu02")})),
+}  # fmt: skip
+#: The liars that once succeeded, and two faults that are true.
+QUICK = {
+    "programs_with_names_of_others",
+    "lines_by_a_partitions_name",
+    "output_under_anothers_number",
+    "memory_of_a_gpu_beside_lost_power",
+}
+
+
+@cache
+def found(archive: Path) -> Found:
+    with unpacked(archive) as place, open_store(None) as store:
+        Ingest(store).run([place])
+        correlate(store)
+        told, jobs = result(store), json.loads((place / "truth.json").read_text())["jobs"]
+    wrong: dict[str, str] = {}
+    for truth in jobs:
+        job = truth | truth.get("corrected", {})
+        for key, verdict in told["verdicts"].items():
+            if key.split("#")[0] != str(job["id"]):
+                continue
+            outcome = outcome_of(job, verdict, (verdict.get("root_cause") or {}).get("host") or "")
+            if outcome != "right" and verdict["category"] not in job.get("accept", ()):
+                wrong[key] = outcome
+    roots = ((i["category"], i["confidence"], i["root_cause"]) for i in told["incidents"])
+    blamed = ((category, root["event"], root["host"] or "") for category, sure, root in roots if sure >= BLAMES)
+    return Found(wrong, frozenset(blamed))
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        pytest.param(p, id=p.name.split(".")[0], marks=() if p.name.split(".")[0] in QUICK else pytest.mark.long)
+        for p in ARCHIVES
+    ],
+)
+def test_what_is_told_of_a_third_partys_faults(archive: Path) -> None:
+    assert found(archive) == EXPECTED[archive.name.split(".")[0]]
+
+
+def test_there_are_such_captures() -> None:
+    assert {p.name.split(".")[0] for p in ARCHIVES} == EXPECTED.keys() and len(EXPECTED) == 20

@@ -1,0 +1,75 @@
+"""What slurmctld's own file says of a lost node, and a run there went on: somebody else wrote that line.
+
+erin's jobs 42 and 45 fail on gx02 at 10:20.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.correlator.erins_job import HERS, SACCT, concluded, in_both_ways
+from tests.correlator.evidence.test_forged_evidence import after
+
+CTLD = "controller/slurmctld.log"
+SILENT = "[2026-02-28T10:18:30.000] error: Nodes gx02 not responding\n"
+DOWN = "[2026-02-28T10:18:40.000] error: Nodes gx02 not responding, setting DOWN\n"
+KILLED = "[2026-02-28T10:18:40.001] Killing JobId=45 on failed node gx02\n"
+BY_HAND = "[2026-02-28T10:18:40.000] update_node: node gx02 state set to DOWN\n"
+ENDS = "[2026-02-28T10:20:00.100] _job_complete: JobId=45 WEXITSTATUS 1\n[2026-02-28T10:20:00.101] _job_complete: JobId=45 done\n"
+ROW = "{}|{}|erin|1005|train|FAILED|1:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:20:00|gx02|1|c"
+
+
+def lost(job: int, nodes: str = "gx02") -> str:
+    """The row of a job that was lost with its node."""
+    return f"{job}|{job}|erin|1005|train|NODE_FAIL|0:0|2026-02-28T09:59:00|2026-02-28T10:00:00|2026-02-28T10:18:40|{nodes}|1|c"
+
+
+class Case(NamedTuple):
+    """``claims``: the events of which it is shown that they are not true."""
+
+    lines: str
+    claims: dict[str, int]
+    rows: tuple[tuple[str, str], ...] = ()
+
+
+DOWN_, SILENT_, KILLED_ = "slurm.node_down", "slurm.node_not_responding", "slurm.job_node_fail"
+CASES = {
+    "both ended by themselves": Case(SILENT + DOWN + KILLED + ENDS, {DOWN_: 1, SILENT_: 1, KILLED_: 1}),
+    "set DOWN by hand": Case(BY_HAND + ENDS, {DOWN_: 1}),
+    "slurmctld does not tell of the end": Case(DOWN + KILLED, {}),
+    "one was lost with the node": Case(DOWN + ENDS, {}, ((ROW.format(42, 42), lost(42)),)),
+    "a job of two nodes, which may go on without one": Case(
+        DOWN + ENDS, {}, tuple((ROW.format(n, n), ROW.format(n, n).replace("|gx02|1|", "|gx[02,04]|2|")) for n in (42, 45))
+    ),
+    "no answer, and nothing else": Case(SILENT + ENDS, {}),
+}  # fmt: skip
+
+
+def tree(case: Case) -> dict[str, str]:
+    text = HERS[SACCT]
+    for old, new in case.rows:
+        assert old in text
+        text = text.replace(old, new)
+    return {SACCT: text}
+
+
+def unresponsive(found: dict[str, Any]) -> bool:
+    return any(
+        i["root_cause"]["host"] == "gx02" and i["root_cause"]["event"] in ("node.unresponsive", "slurm.admin_action")
+        for i in found["incidents"]
+    )
+
+
+@pytest.mark.parametrize(("name", "live"), in_both_ways(CASES, {"both ended by themselves"}))
+def test_a_loss_that_a_run_outlived_is_none(name: str, live: bool) -> None:
+    case = CASES[name]
+    found = after({CTLD: case.lines}, live, tree(case))
+    assert {e["entities"]["claimed_event"]: e["count"] for e in found} == case.claims
+    for event in found:
+        assert event["entities"]["channel"] == "slurmctld's own file"
+        assert event["entities"]["blamed_hosts"] == ["gx02"]
+        assert "any user who can submit jobs" in event["message"]
+    conclusions = concluded({CTLD: case.lines}, False, tree(case))
+    assert unresponsive(conclusions) is (DOWN_ not in case.claims and DOWN in case.lines)

@@ -1,0 +1,104 @@
+"""A user's text with line ends in a Slurm daemon's own file: its lines are claims, and what stands around it is not."""
+
+from __future__ import annotations
+
+import pytest
+
+from parsers.engine import LineParser
+from parsers.record import Origin
+
+FILES = {"slurmctld": "hosts/ctl/slurmctld.log", "slurmd": "hosts/gpu03/slurmd.log"}
+LIE = "[2026-11-30T14:10:03.678] error: Nodes gpu03 not responding, setting DOWN"
+LIE_OF_SLURMD = "[2026-11-30T14:10:03.678] fatal: Unable to determine this slurmd's NodeName"
+TRUE = "[2026-11-30T14:10:{}] error: Nodes gpu04 not responding, setting DOWN"
+SUBMIT = "[2026-11-30T14:10:03.693] _slurm_rpc_submit_batch_job: Invalid partition name specified"
+PARTITION = "_get_job_parts: invalid partition specified: "
+#: What slurmctld, slurmd and slurmstepd write: ``@`` is a user's text, and what follows it is theirs.
+MESSAGES = [
+    ("slurmctld", PARTITION + "@"),
+    ("slurmctld", "_job_create: Job's requested licenses are invalid: @"),
+    ("slurmctld", "Failed to create job: Invalid mcs-label: @"),
+    ("slurmctld", "JobId=36 has invalid feature list: @"),
+    ("slurmctld", "_job_create: invalid account or partition for user 20002, account '@', and partition 'gpu'"),
+    ("slurmctld", "_job_create: invalid wckey '@' for user 20002."),
+    ("slurmctld", "error: Invalid qos (@)"),
+    ("slurmctld", "Reservation name not found (@)"),
+    ("slurmctld", 'error: node_name2bitmap: invalid node specified: "@"'),
+    ("slurmctld", "_update_job: setting name to @ for JobId=36"),
+    ("slurmctld", "sched: update_job: setting comment to @ for JobId=36"),
+    ("slurmctld", "sched: _update_job: setting work_dir to @ for JobId=36"),
+    ("slurmctld", "_update_job: invalid features(@) for JobId=36"),
+    ("slurmd", "[36.0] error: execve(): @: No such file or directory"),
+    ("slurmd", "[36.batch] error: couldn't chdir to `@': No such file or directory: going to /tmp instead"),
+    ("slurmd", "[36.0] error: Could not open stdout file @: Permission denied"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def parser() -> LineParser:
+    return LineParser()
+
+
+def meant(parser: LineParser, source: str, *lines: str) -> list[tuple[str, list[str]]]:
+    text = "\n".join(lines)
+    rows = parser.parse(text.encode().split(b"\n"), Origin(path=FILES[source], timezone_known=True, source=source))
+    return [(event, list(tags or ())) for event, tags in rows.select("event", "tags").iter_rows()]
+
+
+@pytest.mark.parametrize(("source", "message"), MESSAGES, ids=lambda value: value[:40])
+def test_a_line_within_a_users_text_is_a_claim(parser: LineParser, source: str, message: str) -> None:
+    lie, event = (LIE, "slurm.node_down") if source == "slurmctld" else (LIE_OF_SLURMD, "slurm.daemon_fatal")
+    line = "[2026-11-30T14:10:03.693] " + message.replace("@", f"nosuch\n{lie}")
+    said = [*meant(parser, source, line, SUBMIT, TRUE.format("09.000"))]
+    assert said[1] == ("other", [f"claims:{event}"])
+    assert source != "slurmctld" or said[3] == ("slurm.node_down", [])
+    assert meant(parser, source, lie)[0][0] == event  # by itself it is the daemon's
+
+
+@pytest.mark.parametrize(("source", "message"), MESSAGES, ids=lambda value: value[:40])
+def test_what_a_daemon_says_around_a_whole_message_is_its_own(parser: LineParser, source: str, message: str) -> None:
+    line = "[2026-11-30T14:10:03.693] " + message.replace("@", "nosuch")
+    before, _, _, after = meant(parser, "slurmctld", TRUE.format("03.000"), line, SUBMIT, TRUE.format("03.700"))
+    assert before == after == ("slurm.node_down", [])
+
+
+def test_an_end_that_the_user_wrote_does_not_end_it(parser: LineParser) -> None:
+    """Several lines, with the daemon's own words between them."""
+    refused = f"[2026-11-30T14:10:03.693] {PARTITION}nosuch\n{SUBMIT}\n{LIE}"
+    said = meant(parser, "slurmctld", refused, SUBMIT, TRUE.format("03.900"))
+    assert [event for event, _ in said] == ["other", "other", "other", "other", "slurm.node_down"]
+    changed = f"[2026-11-30T14:10:03.693] _update_job: setting comment to x\n{LIE} for JobId=36\n{LIE} for JobId=36"
+    said = meant(parser, "slurmctld", changed, TRUE.format("03.900"))
+    assert [event for event, _ in said] == ["other", "other", "other", "slurm.node_down"]
+
+
+def test_nobody_hides_what_slurmctld_says_by_what_it_refuses(parser: LineParser) -> None:
+    """A user who submits without end to a partition that there is not: only what stands between the two lines is in doubt."""
+    lines = []
+    for n in range(20):
+        second = f"{10 + n}"
+        lines += [
+            f"[2026-11-30T14:10:{second}.100] {PARTITION}nosuch",
+            f"[2026-11-30T14:10:{second}.100] _slurm_rpc_submit_batch_job: Invalid partition name specified",
+            TRUE.format(f"{second}.500"),
+        ]
+    said = meant(parser, "slurmctld", *lines)
+    assert [event for event, _ in said].count("slurm.node_down") == 20
+
+
+def test_an_administrators_words_are_whole(parser: LineParser) -> None:
+    """They set nodes and partitions in words that end otherwise."""
+    lines = ("[2026-11-30T14:10:03.693] update_part: setting state_up to DOWN for partition gpu",
+             "[2026-11-30T14:10:03.694] update_node: node gpu03 reason set to: bad dimm", TRUE.format("03.700"),
+             "[2026-11-30T14:10:03.800] prolog_running_decr: Configuration for JobId=26 is complete")  # fmt: skip
+    assert [tags for _, tags in meant(parser, "slurmctld", *lines)] == [[], [], [], []]
+
+
+def test_what_means_no_event_is_no_daemons_line_either(parser: LineParser) -> None:
+    """A new time limit of another's job is read from slurmctld's lines, which are no events."""
+    lie = "[2026-11-30T14:10:03.678] _update_job: setting time_limit to 1 for JobId=26"
+    lines = f"[2026-11-30T14:10:03.693] {PARTITION}nosuch\n{lie}\n{SUBMIT}\n{lie}".encode().split(b"\n")
+    rows = parser.parse(lines, Origin(path=FILES["slurmctld"], timezone_known=True, source="slurmctld"))
+    _, within, _, own = rows.select("source", "facility", "job_id", "message").rows()
+    assert within[:3] == ("syslog", "user", None) and within[3].startswith("_update_job: ")
+    assert own[:3] == ("slurmctld", None, 26)
