@@ -509,9 +509,19 @@ def test_accounting_in_a_persons_file_is_text(path: str, owner: str, read: bool)
         "JobId=77 UserId=bob(1001) GroupId=bob(1001) Name=x JobState=NODE_FAIL Partition=gpu TimeLimit=60 StartTime=2026-02-28T10:00:00"
         " EndTime=2026-02-28T10:20:00 NodeList=gx02 NodeCnt=1 ProcCnt=1 WorkDir=/home/bob SubmitTime=2026-02-28T09:00:00 ExitCode=0:0"
     )
-    record = {"host": "gx01", "cluster": "c", "lines": row, "read": AT, "document": "jobcomp", "path": path, "owner": owner}
+    record = {
+        "host": "gx01",
+        "cluster": "c",
+        "lines": row,
+        "read": AT,
+        "document": "jobcomp",
+        "path": path,
+        "owner": owner,
+    }
     into = Decoded()
-    given = Payload((json.dumps(record) + "\n").encode(), {"received": micros(AT), "peer": "10.9.9.9", "form": "records"})
+    given = Payload(
+        (json.dumps(record) + "\n").encode(), {"received": micros(AT), "peer": "10.9.9.9", "form": "records"}
+    )
     all_receivers()["ingest"].decode(given, into)
     assert [found.tables["jobs"].height for found in into.parsed] == ([1] if read else [])
     assert into.lines == (0 if read else 1)

@@ -33,7 +33,7 @@ class Found(NamedTuple):
 EXPECTED: dict[str, Found] = {
     "duplicate_address_on_the_fabric": Found({}, frozenset()),
     "fabric_lost_and_nobody_logged": Found({}, frozenset()),
-    "fabric_manager_dies": Found({"10": "unknown", "12": "unknown"}, frozenset()),
+    "fabric_manager_dies": Found({}, frozenset({("infra.gpu", "node.environment", "gpu03")})),
     "gpu_lost_and_no_kernel_log": Found({}, frozenset()),
     "lines_by_a_health_log": Found({}, frozenset()),
     "lines_by_a_partitions_name": Found({}, frozenset()),
@@ -49,14 +49,12 @@ EXPECTED: dict[str, Found] = {
     "preempted_beside_lost_power": Found({}, frozenset({("infra.node", "node.reboot", "gpu04")})),
     "programs_with_names_of_others": Found({}, frozenset()),
     "row_by_a_jobs_comment": Found({}, frozenset()),
-    "shared_file_is_truncated": Found({"4": "wrong, nobody blamed", "5": "wrong, nobody blamed"}, frozenset()),
-    "storage_errors_beside_dead_munge": Found(
-        {"28": "unknown", "29": "unknown"}, frozenset({("infra.node", "node.unresponsive", "gpu04")})
-    ),
-    "throttled_node_misses_the_limit": Found(
-        {"40": "wrong, nobody blamed"}, frozenset({("infra.gpu", "gpu.thermal", "gpu02")})
-    ),
-    "wrong_interface_named": Found({"4": "unknown"}, frozenset({("infra.network", "nic.link_down", "gpu02")})),
+    "shared_file_is_truncated": Found({}, frozenset()),
+    "storage_errors_beside_dead_munge": Found({}, frozenset({
+        ("infra.storage", "storage.outage", ""), ("infra.node", "node.unresponsive", "gpu04"),
+    })),
+    "throttled_node_misses_the_limit": Found({}, frozenset({("infra.node", "node.thermal", "gpu02")})),
+    "wrong_interface_named": Found({}, frozenset({("infra.network", "nic.link_down", "gpu02")})),
 }  # fmt: skip
 #: The liars that once succeeded, and two faults that are true.
 QUICK = {
