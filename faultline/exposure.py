@@ -158,7 +158,7 @@ def _of_enrolment(config: Config) -> Iterator[str]:
     if not settings.privileged_port:
         yield (
             "[enrolment] privileged_port = false: every user of a machine can ask for its document, and enrol it before its "
-            "agent does"
+            "agent does, or in the agent's place once that was silent for 15 minutes"
         )
     if not settings.resolve:
         yield "[enrolment] resolve = false: a machine may take any name of hosts that no other one has"

@@ -40,7 +40,7 @@ from starlette.responses import JSONResponse
 from collector.intake import PORT
 from collector.senders import Sender, digest_of
 from faultline.enrolment.identity import ForAnotherRequest, IdentityRefused, Instance, of_aws, of_azure
-from faultline.enrolment.register import DIGEST, NAME, Enrolled, EnrolmentRefused, Register
+from faultline.enrolment.register import DIGEST, NAME, Done, EnrolmentRefused, Register
 from faultline.enrolment.settings import Enrolment
 from faultline.failure import CommandError
 from web.access.addresses import Networks, of_one
@@ -185,21 +185,24 @@ class Enroller(Collector):
                 "address", 403, f"{host} has not the address {peer}, by the service's resolver", _NAMED
             )
         try:
-            done, one = self.register.enrol(
-                host, instance, digest, former, peer, self._now(), sure=self.settings.resolve
-            )
+            done = self.register.enrol(host, instance, digest, former, peer, self._now(), sure=self.settings.resolve)
         except OSError as error:
             raise EnrolmentRefused("disk", 503, f"the entry cannot be kept: {error.strerror}", retry_s=60.0) from error
-        return self._done(done, one)
+        return self._done(done)
 
-    def _done(self, done: str, one: Enrolled) -> dict[str, Any]:
-        self.counts[done] += 1
-        if done in _UNUSUAL:
-            log.warning(_UNUSUAL[done], node=one.host, instance=one.instance)
-        if done != "repeated":
-            self.audit.record("enrolled", one.host, one.address, what=done, instance=one.instance)
+    def _done(self, done: Done) -> dict[str, Any]:
+        one = done.entry
+        self.counts[done.what] += 1
+        happened = [done.what] if done.what != "repeated" else []
+        if done.ousted is not None and done.what != "replaced":
+            happened.append("replaced")
+        for what in happened:
+            former = {"former": done.ousted.instance} if what == "replaced" and done.ousted is not None else {}
+            if what in _UNUSUAL:
+                log.warning(_UNUSUAL[what], node=one.host, instance=one.instance, **former)
+            self.audit.record("enrolled", one.host, one.address, what=what, instance=one.instance, **former)
         expires = datetime.fromtimestamp(one.expires, UTC)
-        return {"status": done, "host": one.host, "expires": f"{expires:%Y-%m-%dT%H:%M:%SZ}",
+        return {"status": done.what, "host": one.host, "expires": f"{expires:%Y-%m-%dT%H:%M:%SZ}",
                 "expires_s": max(0.0, one.expires - self._clock())}  # fmt: skip
 
     def _instance(self, way: str, document: str, host: str, digest: str, peer: str) -> Instance:
@@ -275,7 +278,7 @@ ALARMING = frozenset({"second", "taken", "renamed", "address", "document", "reus
 #: What the service's log says of enrolments that end an earlier one.
 _UNUSUAL = {
     "replaced": "another machine has the name of an enrolled one",
-    "renamed": "an enrolled machine has another name",
+    "moved": "an enrolled machine has another name",
     "anew": "an enrolled machine has lost its token, which was out of use",
 }
 _ANEW = "Ask for a nonce anew: each is good for two minutes, and ends with the service."

@@ -12,10 +12,10 @@ import re
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
 import structlog
 
@@ -57,6 +57,14 @@ class Enrolled:
         return self.expires <= now.timestamp()
 
 
+class Done(NamedTuple):
+    """What an enrolment did, in a word; the entry; and the valid entry of another machine that it ended."""
+
+    what: str
+    entry: Enrolled
+    ousted: Enrolled | None = None
+
+
 class Register:
     """Safe to use from several threads. ``clusters`` and ``kinds`` are what every enrolled agent is bound to besides.
     ``steady``: a clock that nobody sets."""
@@ -74,9 +82,13 @@ class Register:
         self._hosts: dict[str, Enrolled] = {}
         self._digests: dict[str, Enrolled] = {}
         self._instances: dict[str, Enrolled] = {}
+        #: Names whose file is not of use any more: its machine has a later one under another name.
+        self._outdated: set[str] = set()
         self._seen: int | None = None
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._follow()  # now, not at the first request: thousands of files take a tenth of a second
+        for host in sorted(self._outdated):
+            self._remove(host)
 
     def find(self, token: str) -> Sender | None:
         """The sender of a token, even of one that has ended. Raises nothing: a folder that cannot be read admits nobody."""
@@ -96,9 +108,8 @@ class Register:
 
     def enrol(
         self, host: str, instance: Instance, digest: str, former: str | None, address: str, now: datetime, *, sure: bool
-    ) -> tuple[str, Enrolled]:
-        """Binds a token to an instance and its name; what was done, in a word, and the entry. Raises ``EnrolmentRefused``
-        and ``OSError``.
+    ) -> Done:
+        """Binds a token to an instance and its name. Raises ``EnrolmentRefused`` and ``OSError``.
 
         ``former``: digest of the token that the agent has. Without it an instance is enrolled again only if that token is
         out of use: the machine's disk was lost. ``sure``: the name belongs to this machine by somebody else's word than its
@@ -107,35 +118,36 @@ class Register:
         with self._changing:
             with self._lock:
                 self._follow()
-                done, made = self._decide(host, instance, digest, former, address, now, sure=sure)
-            if done == "repeated":
-                return done, made
-            self._write(made)
+                done = self._decide(host, instance, digest, former, address, now, sure=sure)
+                # Asked for now: while the file is written, a request to send may take it in.
+                before = self._instances.get(instance.name)
+            if done.what == "repeated":
+                return done
+            self._write(done.entry)
             with self._lock:
-                before = self._instances.get(made.instance)
                 if before is not None and before.host != host:
                     self._forget(before.host)
-                    with suppress(OSError):
-                        self._file(before.host).unlink(missing_ok=True)
+                    self._remove(before.host)
                 self._forget(host)
-                self._enter(made)
+                self._enter(done.entry)
+                self._outdated.discard(host)
                 self._seen = self._stamp()
-        return done, made
+        return done
 
     def _decide(
         self, host: str, instance: Instance, digest: str, former: str | None, address: str, now: datetime, *, sure: bool
-    ) -> tuple[str, Enrolled]:
+    ) -> Done:
         known, holder = self._valid(self._instances.get(instance.name), now), self._valid(self._hosts.get(host), now)
         done = "enrolled" if holder is None else "replaced"
         if known is not None:
             if known.host == host and known.digest == digest:
-                return "repeated", known
+                return Done("repeated", known)
             done = self._again(known, digest, former)
             if known.host != host and (not done or not sure):
                 raise EnrolmentRefused("renamed", 409, f"{instance.name} is enrolled as {known.host}", _OLD)
             if not done:
                 raise EnrolmentRefused("second", 409, f"{instance.name} is enrolled, with another token", _OLD)
-            done = "renamed" if known.host != host else done
+            done = "moved" if known.host != host else done
         elif holder is not None and not sure:
             raise EnrolmentRefused("taken", 409, f"{host} is the name of {holder.instance}", _REMOVE)
         if digest in self._digests and (known is None or digest != known.digest):
@@ -143,7 +155,11 @@ class Register:
         if host not in self._hosts and len(self._hosts) >= MOST:
             raise EnrolmentRefused("full", 503, f"{MOST} instances are enrolled", retry_s=60.0)
         stamp = now.timestamp()
-        return done, Enrolled(host, instance.name, digest, address, stamp, stamp + self._life.total_seconds())
+        before, end = self._instances.get(instance.name), stamp + self._life.total_seconds()
+        if before is not None:  # later than it, even if the clock was set back: of two files the later one is believed
+            stamp = max(stamp, before.enrolled + 0.001)
+        made = Enrolled(host, instance.name, digest, address, stamp, end)
+        return Done(done, made, holder if holder is not None and holder.instance != made.instance else None)
 
     def _again(self, known: Enrolled, digest: str, former: str | None) -> str:
         """Why an instance that is enrolled may be enrolled again, in a word; empty if it may not: what asks may be a
@@ -162,20 +178,32 @@ class Register:
             return sum(not one.is_over(now) for one in self._hosts.values())
 
     def purge(self, now: datetime, after: timedelta) -> list[str]:
-        """Removes entries that ended longer than ``after`` ago: those machines are gone. Returns their names."""
+        """Removes entries that ended longer than ``after`` ago: those machines are gone. Returns their names. Tries again to
+        remove files that are not of use any more."""
         with self._changing, self._lock:
             self._follow()
             gone = [one.host for one in self._hosts.values() if one.expires + after.total_seconds() < now.timestamp()]
+            gone = [host for host in gone if self._remove(host)]
             for host in gone:
-                with suppress(OSError):
-                    self._file(host).unlink(missing_ok=True)
-                    self._forget(host)
+                self._forget(host)
+            for host in sorted(self._outdated):
+                self._remove(host)
         return gone
 
     # ------------------------------------------------------------------------------------------------ files
 
     def _file(self, host: str) -> Path:
         return self._folder / f"{host}{_SUFFIX}"
+
+    def _remove(self, host: str) -> bool:
+        try:
+            self._file(host).unlink(missing_ok=True)
+        except OSError as error:
+            self._outdated.add(host)
+            log.warning("the file of an entry that ended cannot be removed", node=host, error=str(error))
+            return False
+        self._outdated.discard(host)
+        return True
 
     def _stamp(self) -> int | None:
         try:
@@ -195,6 +223,7 @@ class Register:
             names = set()
         for host in set(self._hosts) - names:
             self._forget(host)
+        self._outdated.clear()  # those that are still there are read again
         for host in names - set(self._hosts):
             if (one := self._read(host)) is not None:
                 self._enter(one)
@@ -225,20 +254,27 @@ class Register:
             os.close(folder)
 
     def _enter(self, one: Enrolled) -> None:
-        self._hosts[one.host] = self._digests[one.digest] = one
+        """A machine has one entry. A file of a name that it had before may still be there (a crash, a disk that fails), and
+        files are read in no order: the later entry is the machine's."""
+        other = self._instances.get(one.instance)
+        if other is not None and other.host != one.host:
+            former = min(other, one, key=lambda entry: entry.enrolled)
+            self._outdated.add(former.host)
+            if former is one:
+                return
+            self._forget(other.host)
+        self._hosts[one.host] = self._digests[one.digest] = self._instances[one.instance] = one
         self._used[one.digest] = self._steady()
-        # A file of a name that it had before may still be there, and the files are read in no order.
-        before = self._instances.get(one.instance)
-        if before is None or before.host == one.host or before.enrolled <= one.enrolled:
-            self._instances[one.instance] = one
 
     def _forget(self, host: str) -> None:
         one = self._hosts.pop(host, None)
-        if one is not None:
-            self._digests.pop(one.digest, None)
+        if one is None:
+            return
+        if self._digests.get(one.digest) is one:
+            del self._digests[one.digest]
             self._used.pop(one.digest, None)
-            if self._instances.get(one.instance) is one:
-                del self._instances[one.instance]
+        if self._instances.get(one.instance) is one:
+            del self._instances[one.instance]
 
 
 _REMOVE = "If that is right, remove the file of this name from the folder enrolled/ of the service's data."
@@ -248,4 +284,4 @@ _OLD = (
     + _REMOVE
 )
 
-__all__ = ["DIGEST", "NAME", "Enrolled", "EnrolmentRefused", "Register"]
+__all__ = ["DIGEST", "NAME", "Done", "Enrolled", "EnrolmentRefused", "Register"]

@@ -31,7 +31,7 @@ def test_a_failure_of_a_running_job_is_an_event_within_seconds(
     for folder in (tmp_path, *tmp_path.parents):
         if folder.name.startswith(("pytest-", "popen-", "test_")):
             folder.chmod(0o755)
-    spool, output = tmp_path / "hooks", tmp_path / "train.out"
+    spool, output = tmp_path / "hooks", tmp_path / "train-15.out"
     spool.mkdir(mode=0o700)
     output.write_text("step 1\n")
     os.chown(output, USER, USER)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -47,7 +48,13 @@ BEHIND = 8
 LATE_S = 5.0
 #: How far the clocks of the node and a file server may differ.
 CLOCKS_S = 2.0
-_PLACE = struct.Struct("!QQQ")
+#: So many bytes before the place where reading goes on are compared with what was there: others are there if the file was
+#: truncated and written anew.
+MARK = 64
+#: Places of jobs that are not known are kept this long after a start: the source of hooks may start later.
+UNKNOWN_S = 300.0
+#: Device, inode, where reading began, and whether all before it was passed over; then up to ``MARK`` bytes before that place.
+_PLACE = struct.Struct("!QQQ?")
 _ABSENT = "no such file or directory"
 
 
@@ -63,9 +70,15 @@ class Followed:
     about: Mapping[str, Any]
     #: When its prolog ran (epoch seconds); 0 where that is not known.
     began: float = 0.0
+    #: Whether it may be an earlier run's or another job's file, to which this run appends.
+    shared: bool = False
+    #: It was not there when it was looked for: all of it is this run's.
+    absent: bool = False
     device: int = 0
     inode: int = 0
     offset: int = 0
+    #: Checksum of the ``MARK`` bytes before ``offset``; -1 if it is not known.
+    mark: int = -1
     #: At the last look: the file's size, and how much was read of it.
     size: int = 0
     read: int = 0
@@ -76,12 +89,17 @@ class Followed:
     #: Bytes and lines that were left out: the epilog brings the end of the file.
     skipped: int = 0
     left_out: int = 0
+    #: Bytes that it held when it was first seen, and that may be an earlier run's.
+    before: int = 0
     #: Lines that may be sent now, as of ``looked`` (monotonic seconds).
     room: float = BURST
     looked: float = 0.0
 
     def place(self) -> list[Any]:
-        return [self.path, self.device, self.inode, self.offset]
+        return [self.path, self.device, self.inode, self.offset, self.mark]
+
+    def key(self) -> str:
+        return f"{self.job}.{self.restarts} {self.kind} {self.path}"
 
 
 @dataclass
@@ -96,9 +114,11 @@ class JobOutput:
     _files: dict[str, Followed] = field(default_factory=dict)
     _places: dict[str, list[Any]] = field(default_factory=dict)
     _announced: dict[str, None] = field(default_factory=dict)
+    #: When it was opened (monotonic seconds).
+    _opened: float = 0.0
 
     def open(self, positions: Mapping[str, Any]) -> None:
-        self._places = dict(positions.get("job_output") or {})
+        self._places, self._opened = dict(positions.get("job_output") or {}), self.context.monotonic()
 
     def poll(self) -> Iterator[Reading]:
         yield from self._match()
@@ -126,16 +146,16 @@ class JobOutput:
         running, of_steps = self.context.jobs.known(), dict[str, Followed]()
         for env in running.values():
             for file in _files_of(env):
-                wanted[f"{file.job}.{file.restarts} {file.kind} {file.path}"] = file
+                wanted[file.key()] = file
         for job, env in running.items():
             for file in _files_of_steps(env, self.context.jobs.steps(job)):
-                of_steps.setdefault(f"{file.job}.{file.restarts} {file.kind} {file.path}", file)
+                of_steps.setdefault(file.key(), file)
         own = set(wanted)
         wanted |= {key: file for key, file in of_steps.items() if key not in own}
         for key in [key for key in self._files if key not in wanted]:
             ended = self._files.pop(key)
-            if ended.left_out or ended.skipped:
-                why = f"{ended.left_out} lines and {ended.skipped} bytes were not sent while it ran; its end comes with the epilog"
+            self._places.pop(key, None)
+            if why := _left_out(ended):
                 yield self._own_record(ended, why)
         self._announced = {key: None for key in self._announced if key in wanted}
         for key, file in wanted.items():
@@ -152,9 +172,11 @@ class JobOutput:
             place = self._places.get(key)
             if place and place[0] == file.path:
                 file.device, file.inode, file.offset = (int(number) for number in place[1:4])
+                file.mark = int(place[4]) if len(place) > 4 else -1
             file.wait = self.interval
             self._files[key] = file
-        self._places = {key: place for key, place in self._places.items() if key in wanted}
+        if self.context.monotonic() - self._opened > UNKNOWN_S:
+            self._places = {key: place for key, place in self._places.items() if key in wanted}
 
     # ------------------------------------------------------------------------------------------- one look
 
@@ -164,20 +186,15 @@ class JobOutput:
         except RefusedError as refusal:
             file.read = 0
             if str(refusal) == _ABSENT:  # it may be made later; nothing else gets better by itself
+                file.absent = True
                 file.wait = min(file.wait * 2, LATE_S)
                 return
             file.given_up = str(refusal)
             yield self._own_record(file, f"is not followed: {refusal}")
             return
-        device, inode, begin = _PLACE.unpack(identity)
-        file.read = len(data)
-        if (device, inode) == (file.device, file.inode):
-            file.skipped += max(0, begin - file.offset)
-        cut = data.rfind(b"\n") + 1
-        lines = data[:cut].splitlines()
-        if not cut and len(data) == most:  # a line without an end must not be read again and again
-            cut, file.skipped = len(data), file.skipped + len(data)
-        file.device, file.inode, file.offset = device, inode, begin + cut
+        is_first = not file.inode
+        cut, torn = self._placed(file, identity, data, most)
+        lines = data[torn:cut].splitlines()
         # It grows, if only by a progress bar that ends no line; or more waits for room.
         grows, file.size = size != file.size or size - file.offset > most, size
         file.wait = self.interval if grows else min(file.wait * 2, self.slowest)
@@ -189,13 +206,37 @@ class JobOutput:
         file.left_out += len(found) - len(shown)
         if shown:
             yield self._sent(file, shown)
+        elif is_first:  # the next start of the agent must not take what was passed over for new
+            self._places[file.key()] = file.place()
+            yield Reading(b"", 0, {"job_output": dict(self._places)})
+
+    def _placed(self, file: Followed, identity: bytes, data: bytes, most: int) -> tuple[int, int]:
+        """Notes how far a look came. Up to where ``data`` counts as read, and how much of it is the end of a line whose
+        beginning was left out: a secret in it might not be recognised."""
+        device, inode, begin, passed = _PLACE.unpack_from(identity)
+        ahead = identity[_PLACE.size :]
+        if passed:
+            file.before = begin
+        elif not file.inode or (device, inode) == (file.device, file.inode):
+            if begin < file.offset:  # it was truncated, so nothing of it was passed over
+                file.before = 0
+            file.skipped += max(0, begin - file.offset)
+        cut = data.rfind(b"\n") + 1
+        torn = data.find(b"\n") + 1 if ahead and not ahead.endswith(b"\n") else 0
+        if not cut and len(data) == most:  # a line without an end must not be read again and again
+            cut, torn = len(data), len(data)
+        file.skipped += torn
+        file.read = len(data)
+        file.device, file.inode, file.offset = device, inode, begin + cut
+        file.mark = zlib.crc32((ahead + data[:cut])[-MARK:])
+        return cut, torn
 
     def _sent(self, file: Followed, lines: list[bytes]) -> Reading:
         text, _ = redact(b"\n".join(lines))
         # Seen within a look of when it was written: a time for lines that have none, which at the run's end none has any more.
         now = wire.stamp(self.context.now())
         body = wire.lines_record(wire.head(**file.about, tags=["live"], time=now), text, read=now)
-        self._places[f"{file.job}.{file.restarts} {file.kind} {file.path}"] = file.place()
+        self._places[file.key()] = file.place()
         return Reading(body, len(lines), {"job_output": dict(self._places)})
 
     def _own_record(self, file: Followed, why: str) -> Reading:
@@ -210,35 +251,60 @@ def looks_like_failure(line: bytes) -> bool:
     return _FAILURE.search(line[:MOST_LINE]) is not None
 
 
+def _left_out(file: Followed) -> str:
+    """What was not sent of a file, in a sentence; empty if all was."""
+    parts = []
+    if file.left_out or file.skipped:
+        parts.append(f"{file.left_out} lines and {file.skipped} bytes were not sent while it ran")
+    if file.before:
+        parts.append(
+            f"{file.before} bytes that it held when it was first seen, perhaps an earlier run's, were not sent"
+        )
+    return "; ".join([*parts, "its end comes with the epilog"]) if parts else ""
+
+
 def _read_from(file: Followed, most: int) -> Work:
     """Reads on from where a file was read to; from its start if it is another file or was truncated; and only its end if
-    much more was written than may be read. What a file holds that nobody has written to since the job's prolog is an earlier
-    run's, or another job's: it is passed over, whether slurmd truncates the file or appends to it."""
-    device, inode, offset, fresh = file.device, file.inode, file.offset, file.began - CLOCKS_S
+    much more was written than may be read.
+
+    Of a file that is seen for the first time, all is passed over if nobody has written to it since the job's prolog, or if
+    it may be shared with an earlier run and was never seen absent: whether slurmd truncated it or appends to it cannot be
+    seen. If it is truncated later, the bytes before the place are others, and it is read from its start."""
+    device, inode, offset, mark = file.device, file.inode, file.offset, file.mark
+    fresh, doubted = file.began - CLOCKS_S, file.shared and not file.absent
 
     def work(handle: int, status: os.stat_result) -> tuple[int, bytes, bytes]:
-        size, begin = status.st_size, offset
-        if (status.st_dev, status.st_ino) != (device, inode) or size < offset:
+        size, begin, passed = status.st_size, offset, False
+        is_same = (status.st_dev, status.st_ino) == (device, inode) and size >= offset
+        if not is_same or mark not in (-1, zlib.crc32(_ahead(handle, offset))):
             begin = 0
-            if not inode and status.st_mtime < fresh:
-                return size, _PLACE.pack(status.st_dev, status.st_ino, size), b""
-        jumped = size - begin > most * BEHIND
-        if jumped:
+            passed = not inode and size > 0 and (doubted or status.st_mtime < fresh)
+        jumped = not passed and size - begin > most * BEHIND
+        if passed:
+            begin = size
+        elif jumped:
             begin = size - most
-        data = os.pread(handle, most, begin)
+        data = b"" if passed else os.pread(handle, most, begin)
         if jumped:  # the first line is torn
             cut = data.find(b"\n") + 1
             begin, data = begin + cut, data[cut:]
-        return size, _PLACE.pack(status.st_dev, status.st_ino, begin), data
+        return size, _PLACE.pack(status.st_dev, status.st_ino, begin, passed) + _ahead(handle, begin), data
 
     return work
 
 
+def _ahead(handle: int, offset: int) -> bytes:
+    """Up to ``MARK`` bytes before a place in a file."""
+    length = min(offset, MARK)
+    return os.pread(handle, length, offset - length) if length else b""
+
+
 def _files_of(env: Mapping[str, str]) -> Iterator[Followed]:
     paths = output_files(env)
-    return _followed(
-        env, [(kind, path) for kind, path in paths.items() if kind != "stderr" or path != paths.get("stdout")]
-    )
+    files = [(kind, path) for kind, path in paths.items() if kind != "stderr" or path != paths.get("stdout")]
+    for file in _followed(env, files):
+        file.shared = file.shared or not _names_the_job(file.path, env)
+        yield file
 
 
 def _files_of_steps(env: Mapping[str, str], seen: Iterable[tuple[str, str]]) -> Iterator[Followed]:
@@ -256,7 +322,23 @@ def _followed(env: Mapping[str, str], files: Iterable[tuple[str, str]]) -> Itera
             "stream": "job_output", "source": f"job_{kind}", "path": path, "host": batch_host(env),
             "cluster": env.get("SLURM_CLUSTER_NAME"), "job_id": int(job), "restarts": number,
         }  # fmt: skip
-        yield Followed(int(job), number, kind, path, owner, about, _moment(env.get("FAULTLINE_TIME", "")))
+        yield Followed(
+            int(job), number, kind, path, owner, about, _moment(env.get("FAULTLINE_TIME", "")), shared=number > 0
+        )
+
+
+def _names_the_job(path: str, env: Mapping[str, str]) -> bool:
+    """Whether a path has the job's number, so that no other job writes there.
+
+    >>> _names_the_job("/home/a/train-0104711.out", {"SLURM_JOB_ID": "104711"})
+    True
+    >>> _names_the_job("/home/a/train.out", {"SLURM_JOB_ID": "104711"})
+    False
+    """
+    numbers = {int(number) for number in re.findall(r"[0-9]{1,20}", path)}
+    job, array, task = (env.get(f"SLURM_{name}", "") for name in ("JOB_ID", "ARRAY_JOB_ID", "ARRAY_TASK_ID"))
+    is_task = array.isdigit() and task.isdigit() and {int(array), int(task)} <= numbers
+    return is_task or int(job) in numbers
 
 
 def _moment(text: str) -> float:
@@ -279,5 +361,6 @@ SOURCE = SourceKind(
     "user; the whole comes with the epilog",
     costs="for each file that grows a child process and one read a second, for others one in 30 s; at most 256 KiB/s in all",
     blind_to="jobs without a prolog of ours; the name %x before the first task; files of steps (srun --output) on other nodes and without CAP_SYS_PTRACE, "
-    "and more than 4 of a job, all of which come with the epilog; what is written faster",
+    "and more than 4 of a job, all of which come with the epilog; what a file held when it was first seen, if the run was started again or its name has no number of the job; "
+    "what is written faster",
 )  # fmt: skip

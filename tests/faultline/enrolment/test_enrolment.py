@@ -417,6 +417,9 @@ def test_check_names_what_is_left_open(tmp_path: Path) -> None:
         "[enrolment] privileged_port = false", "[enrolment] resolve = false", "[enrolment] data",
     ]  # fmt: skip
     assert ACCOUNT not in "".join(found)
+    assert "in the agent's place once that was silent for 15 minutes" in next(
+        one for one in found if "privileged" in one
+    )
 
 
 A, B, C = (f"sha256:{letter * 64}" for letter in "abc")

@@ -39,7 +39,7 @@ def home(host: Host) -> Path:
 def begin(host: Host, home: Path, output: str, job: int = 15, **more: str) -> None:
     host.context.jobs.began({
         "SLURM_JOB_ID": str(job), "SLURM_JOB_UID": str(USER), "SLURM_JOB_GID": str(GROUP), "SLURM_JOB_USER": "alice",
-        "SLURM_JOB_STDOUT": output, "SLURM_JOB_WORK_DIR": str(home), "SLURMD_NODENAME": "gpu01", "SLURM_JOB_RESTART_COUNT": "1",
+        "SLURM_JOB_STDOUT": output, "SLURM_JOB_WORK_DIR": str(home), "SLURMD_NODENAME": "gpu01", "SLURM_JOB_RESTART_COUNT": "0",
         "SLURM_CLUSTER_NAME": "mini", **more,
     })  # fmt: skip
 
@@ -60,7 +60,7 @@ def sent(found: list[dict[str, Any]]) -> list[str]:
 
 
 def test_a_failure_is_sent_while_the_job_runs(host: Host, home: Path) -> None:
-    begin(host, home, "ring-%j.out")
+    begin(host, home, "ring-%j.out", SLURM_JOB_RESTART_COUNT="1")
     path = write(home / "ring-15.out", "step 1\nstep 2\n")
     runner = host.runner("job_output")
     assert asked(runner) == []
@@ -78,12 +78,12 @@ def test_a_failure_is_sent_while_the_job_runs(host: Host, home: Path) -> None:
     host.context.jobs.ended("15")
     write(path, "Error: after the epilog\n")
     host.wait(60)
-    assert asked(runner) == []
+    assert sent(asked(runner)) == []
 
 
 def test_an_agent_that_starts_anew_goes_on_where_it_was(host: Host, home: Path) -> None:
-    begin(host, home, "out")
-    path = write(home / "out", "error one\n")
+    begin(host, home, "out-15")
+    path = write(home / "out-15", "error one\n")
     runner = host.runner("job_output")
     assert sent(asked(runner)) == ["error one"]
     runner.close()
@@ -98,8 +98,8 @@ def test_an_agent_that_starts_anew_goes_on_where_it_was(host: Host, home: Path) 
 def test_a_file_that_does_not_grow_is_looked_at_less_and_less(
     host: Host, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begin(host, home, "out")
-    path, runner, looks = write(home / "out", "step\n"), host.runner("job_output"), []
+    begin(host, home, "out-15")
+    path, runner, looks = write(home / "out-15", "step\n"), host.runner("job_output"), []
     ask = artifacts.part
 
     def counted(*given: Any) -> Any:
@@ -136,10 +136,10 @@ def test_a_file_that_does_not_grow_is_looked_at_less_and_less(
 def test_what_is_no_file_of_the_user_is_named_once_and_left_alone(make: Any, why: str, host: Host, home: Path) -> None:
     if not ROOT:
         pytest.skip("needs root: files of two users")
-    make(home / "out")
-    if (home / "out").is_fifo():
-        os.chown(home / "out", USER, GROUP)
-    begin(host, home, "out")
+    make(home / "out-15")
+    if (home / "out-15").is_fifo():
+        os.chown(home / "out-15", USER, GROUP)
+    begin(host, home, "out-15")
     runner = host.runner("job_output")
     (line,) = said(asked(runner))
     assert "job 15: stdout is not followed: " in line and why in line and str(home) not in line
@@ -155,8 +155,8 @@ def test_files_of_the_system_are_not_read(path: str, host: Host, home: Path) -> 
 
 
 def test_a_file_that_becomes_a_link_between_two_looks_is_not_followed(host: Host, home: Path) -> None:
-    begin(host, home, "out")
-    path, runner = write(home / "out", "error mine\n"), host.runner("job_output")
+    begin(host, home, "out-15")
+    path, runner = write(home / "out-15", "error mine\n"), host.runner("job_output")
     assert sent(asked(runner)) == ["error mine"]
     secret = host.put("/secret", "error secret\n")
     secret.chmod(0o600)
@@ -168,12 +168,12 @@ def test_a_file_that_becomes_a_link_between_two_looks_is_not_followed(host: Host
 
 
 def test_a_hundred_gigabytes_are_skipped_and_an_endless_line_is_no_loop(host: Host, home: Path) -> None:
-    path = write(home / "out", "step\n")
+    path = write(home / "out-15", "step\n")
     with path.open("r+b") as file:
         file.truncate(100 << 30)
         file.seek(0, os.SEEK_END)
         file.write(b"\nerror at the end\n")
-    begin(host, home, "out")
+    begin(host, home, "out-15")
     runner = host.runner("job_output")
     assert sent(asked(runner)) == ["error at the end"]
     with path.open("ab") as file:
@@ -190,8 +190,8 @@ def test_a_hundred_gigabytes_are_skipped_and_an_endless_line_is_no_loop(host: Ho
 
 
 def test_a_storm_is_bounded_in_bytes_and_lines(host: Host, home: Path) -> None:
-    path = write(home / "out", "".join(f"error {number}\n" for number in range(3000)))
-    begin(host, home, "out")
+    path = write(home / "out-15", "".join(f"error {number}\n" for number in range(3000)))
+    begin(host, home, "out-15")
     runner = host.runner("job_output", bytes_per_s=8192)
     size = 0
     for _ in range(3):
@@ -203,8 +203,8 @@ def test_a_storm_is_bounded_in_bytes_and_lines(host: Host, home: Path) -> None:
 
 
 def test_what_warns_all_day_is_sent_sparingly(host: Host, home: Path) -> None:
-    begin(host, home, "out")
-    path, runner, count = write(home / "out", ""), host.runner("job_output"), 0
+    begin(host, home, "out-15")
+    path, runner, count = write(home / "out-15", ""), host.runner("job_output"), 0
     for _ in range(12):
         write(path, "warning: again\n" * 80)
         count += len(sent(asked(runner)))
@@ -231,14 +231,14 @@ def test_no_more_files_than_allowed_and_the_others_are_named(host: Host, home: P
 def test_a_file_system_that_hangs_holds_one_look_and_is_not_asked_again(
     host: Host, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(home / "out", "error\n")
-    write(home / "other", "error of another job\n")
-    begin(host, home, "out")
-    begin(host, home, "other", 16)
+    write(home / "out-15", "error\n")
+    write(home / "other-16", "error of another job\n")
+    begin(host, home, "out-15")
+    begin(host, home, "other-16", 16)
     really = artifacts._open
 
     def hang(path: str, uid: int) -> Any:
-        if path.endswith("/out"):
+        if path.endswith("/out-15"):
             time.sleep(600)
         return really(path, uid)
 
@@ -253,16 +253,16 @@ def test_a_file_system_that_hangs_holds_one_look_and_is_not_asked_again(
 
 
 def test_children_that_hang_are_bounded(host: Host, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(home / "out", "error\n")
-    begin(host, home, "out")
+    write(home / "out-15", "error\n")
+    begin(host, home, "out-15")
     monkeypatch.setattr(artifacts, "hanging", lambda: source.MOST_HUNG)
     runner = host.runner("job_output")
     assert rows(runner.poll()) == [] and runner.status.state == "error" and "hang in the kernel" in runner.status.detail
 
 
 def test_a_progress_bar_that_ends_no_line_keeps_it_watched(host: Host, home: Path) -> None:
-    begin(host, home, "out")
-    path, runner = write(home / "out", "step\n"), host.runner("job_output")
+    begin(host, home, "out-15")
+    path, runner = write(home / "out-15", "step\n"), host.runner("job_output")
     for done in range(20):
         assert asked(runner) == []
         write(path, f"\r{done}%")
@@ -273,10 +273,10 @@ def test_a_progress_bar_that_ends_no_line_keeps_it_watched(host: Host, home: Pat
 
 
 def test_a_file_that_is_made_late_is_found(host: Host, home: Path) -> None:
-    begin(host, home, "out")
+    begin(host, home, "out-15")
     runner = host.runner("job_output")
     assert asked(runner) == []
-    write(home / "out", "Killed\n")
+    write(home / "out-15", "Killed\n")
     host.wait(source.LATE_S)
     assert sent(asked(runner)) == ["Killed"]
 
@@ -390,6 +390,91 @@ def test_what_an_earlier_run_wrote_into_the_same_file_is_not_this_runs(host: Hos
     assert sent(asked(runner)) == ["error of this run"]
 
 
+EARLIER = "error: *** JOB 104711 ON gpu01 CANCELLED AT 2026-11-30T14:02:28 DUE TO NODE FAILURE ***\n"
+
+
+@pytest.mark.parametrize(("restarts", "name"), [("1", "out-104711"), ("0", "train.out")], ids=["requeued", "shared"])
+def test_what_was_there_before_an_appending_run_is_not_its_own_even_if_it_writes_at_once(
+    host: Host, home: Path, restarts: str, name: str
+) -> None:
+    path = write(home / name, EARLIER + "error: at once\n")
+    begin(host, home, name, 104711, SLURM_JOB_RESTART_COUNT=restarts)
+    runner = host.runner("job_output")
+    assert asked(runner) == []
+    runner.close()
+    write(path, "error: while the agent was down\n")
+    again = host.runner("job_output", json.loads(json.dumps(runner.positions)))
+    assert sent(asked(again)) == ["error: while the agent was down"], "what is passed over stays so"
+    write(path, "error: later\n")
+    host.wait(2)
+    assert sent(asked(again)) == ["error: later"]
+
+
+def test_the_bytes_that_were_passed_over_are_told_when_the_job_ends(host: Host, home: Path) -> None:
+    write(home / "out", EARLIER)
+    begin(host, home, "out", 104711, SLURM_JOB_RESTART_COUNT="1")
+    runner = host.runner("job_output")
+    assert asked(runner) == []
+    host.context.jobs.ended("104711")
+    host.wait(1)
+    (told,) = said(asked(runner))
+    assert f"{len(EARLIER)} bytes that it held when it was first seen" in told and "lines" not in told
+
+
+def test_a_file_that_was_seen_absent_is_this_runs_from_its_start(host: Host, home: Path) -> None:
+    begin(host, home, "train.out", 104711, SLURM_JOB_RESTART_COUNT="1")
+    runner = host.runner("job_output")
+    assert asked(runner) == []
+    write(home / "train.out", "error: at once\n")
+    host.wait(source.LATE_S)
+    assert sent(asked(runner)) == ["error: at once"]
+
+
+def test_a_file_that_is_truncated_and_outgrows_its_former_size_between_two_looks(host: Host, home: Path) -> None:
+    """slurmd keeps the file, and the run has soon written more than the one before."""
+    path = write(home / "out", EARLIER)
+    os.utime(path, (1_000_000, 1_000_000))
+    begin(host, home, "out", 104711, SLURM_JOB_RESTART_COUNT="1", FAULTLINE_TIME="1000100.5")
+    runner = host.runner("job_output")
+    assert asked(runner) == []
+    runner.close()
+    path.write_text("CUDA error: the first one\n" + "step\n" * 100)
+    again = host.runner("job_output", json.loads(json.dumps(runner.positions)))
+    assert sent(asked(again)) == ["CUDA error: the first one"]
+    path.write_text("CUDA error: the second one\n" + "step\n" * 200)
+    host.wait(2)
+    assert sent(asked(again)) == ["CUDA error: the second one"]
+    host.context.jobs.ended("104711")
+    host.wait(1)
+    assert asked(again) == [], "nothing was passed over"
+
+
+def test_the_end_of_a_line_that_was_passed_over_is_not_sent(host: Host, home: Path) -> None:
+    """A secret in it would not be recognised."""
+    path = write(home / "out", "failed: HF_TOKEN=hf_" + "Q" * 20)
+    begin(host, home, "out", 104711, SLURM_JOB_RESTART_COUNT="1")
+    runner = host.runner("job_output")
+    assert asked(runner) == []
+    write(path, "Q" * 14 + " failed\nerror: whole\n")
+    host.wait(2)
+    assert sent(asked(runner)) == ["error: whole"]
+
+
+def test_a_place_outlives_a_start_in_which_jobs_become_known_later(host: Host, home: Path) -> None:
+    """Each source starts in its own thread, and the jobs are known from the source of hooks."""
+    begin(host, home, "out-15")
+    path, runner = write(home / "out-15", "error one\n"), host.runner("job_output")
+    assert sent(asked(runner)) == ["error one"]
+    runner.close()
+    host.context.jobs.ended("15")
+    again = host.runner("job_output", json.loads(json.dumps(runner.positions)))
+    assert asked(again) == []
+    begin(host, home, "out-15")
+    write(path, "error two\n")
+    host.wait(2)
+    assert sent(asked(again)) == ["error two"]
+
+
 def test_files_of_steps_are_followed_as_well(host: Host, home: Path) -> None:
     begin(host, home, "ring.out")
     own, step = write(home / "ring.out", ""), write(home / "step.out", "")
@@ -416,8 +501,8 @@ def test_files_of_steps_leave_room_for_the_output_of_jobs(host: Host, home: Path
     runner = host.runner("job_output", files=6)
     told = said(asked(runner))
     assert len(told) == 1 and "3 files of steps are" in told[0], "4 of a job at most, of which one has no place"
-    begin(host, home, "second.out", job=2)
-    write(home / "second.out", "Error: seen\n")
+    begin(host, home, "second-%j.out", job=2)
+    write(home / "second-2.out", "Error: seen\n")
     host.wait(1)
     assert sent(asked(runner)) == ["Error: seen"]
 
