@@ -90,8 +90,8 @@ def measures(read: Reader, node: Row, end: datetime | None) -> list[Row]:
         max(there, key=newest.__getitem__): gauge
         for gauge in GAUGES.values() if (there := [metric for metric in gauge.metrics if metric in rows])
     }  # fmt: skip
-    grown = [m for m, gauge in chosen.items() if gauge.counter and any(row["low"] < row["high"] for row in rows[m])]
-    fallen = read.ask(measured.fallen(node["cluster"], node["host"], grown, *within)) if grown else []
+    rising = [m for m, gauge in chosen.items() if gauge.counter and any(row["low"] < row["high"] for row in rows[m])]
+    fallen = read.ask(measured.fallen(node["cluster"], node["host"], rising, *within)) if rising else []
     began_again = {row["metric"] for row in fallen}
     return [_measure(gauge, _tracks(rows[metric]), metric in began_again) for metric, gauge in chosen.items()]
 

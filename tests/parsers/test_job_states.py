@@ -64,7 +64,7 @@ def test_which_times_of_a_job_are_more_than_an_estimate(state: str, has_start: b
 
 
 def test_in_which_states_a_job_waits_until_somebody_releases_it() -> None:
-    assert HELD == {"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "LAUNCH_FAILED"}
+    assert {"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "LAUNCH_FAILED"} == HELD
 
 
 def test_which_ends_another_run_may_follow() -> None:
