@@ -38,6 +38,8 @@ class JobState:
     is_flag: bool = False
     #: Another run of the same job may follow a run that ended so.
     may_run_again: bool = False
+    #: The job waits until somebody releases it.
+    is_held: bool = False
     #: The base state with the same kind of end, if it is not its own.
     ends_as: str | None = None
     #: The exit code is that of the job's own programs: Slurm did not end them.
@@ -66,14 +68,15 @@ _FLAGS = (
     JobState("POWER_UP_NODE", None, Phase.RUNNING, is_flag=True),
     JobState("STOPPED", "ST", Phase.RUNNING, is_flag=True),
     JobState("SIGNALING", "SI", Phase.RUNNING, is_flag=True),
-    JobState("RESV_DEL_HOLD", "RD", Phase.WAITING, is_flag=True),
+    JobState("RESV_DEL_HOLD", "RD", Phase.WAITING, is_flag=True, is_held=True),
     JobState("EXPEDITING", None, Phase.WAITING, is_flag=True),
     JobState("UPDATE_DB", None, Phase.CLOSING, is_flag=True),
     JobState("REQUEUED", "RQ", Phase.REQUEUED, is_flag=True, may_run_again=True),
-    JobState("REQUEUE_HOLD", "RH", Phase.REQUEUED, is_flag=True, may_run_again=True, ends_as="REQUEUED"),
+    JobState("REQUEUE_HOLD", "RH", Phase.REQUEUED, is_flag=True, may_run_again=True, is_held=True, ends_as="REQUEUED"),
     JobState("REQUEUE_FED", "RF", Phase.REQUEUED, is_flag=True, may_run_again=True, ends_as="REQUEUED"),
-    JobState("LAUNCH_FAILED", None, Phase.REQUEUED, is_flag=True, may_run_again=True, ends_as="REQUEUED"),
-    JobState("SPECIAL_EXIT", "SE", Phase.REQUEUED, is_flag=True, ends_as="REQUEUED"),
+    # Not held if slurm.conf says nohold_on_prolog_fail.
+    JobState("LAUNCH_FAILED", None, Phase.REQUEUED, is_flag=True, may_run_again=True, is_held=True, ends_as="REQUEUED"),
+    JobState("SPECIAL_EXIT", "SE", Phase.REQUEUED, is_flag=True, is_held=True, ends_as="REQUEUED"),
     JobState("REVOKED", "RV", Phase.STOPPED, is_flag=True, ends_as="CANCELLED"),
 )
 
@@ -98,6 +101,8 @@ NOT_STARTED = in_phase(Phase.WAITING, Phase.REQUEUED)
 NOT_ENDED = NOT_STARTED | in_phase(Phase.RUNNING)
 #: Another run of the same job may follow a run that ended so.
 MAY_RUN_AGAIN = frozenset(name for name, state in JOB_STATES.items() if state.may_run_again)
+#: Jobs in these states wait until somebody releases them.
+HELD = frozenset(name for name, state in JOB_STATES.items() if state.is_held)
 #: Runs whose exit code is that of their own programs.
 OWN_CODE = frozenset(name for name, state in JOB_STATES.items() if state.own_code)
 

@@ -5,11 +5,21 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 
+from parsers.job_states import Phase, in_phase
 from store.questions import job_files
 from web.reading import Reader, Row
 
 #: A hook that delivers a run's files runs at most this long after its end: epilogs of lost nodes are late.
 BROUGHT_WITHIN = timedelta(seconds=600)
+#: States of runs that wait for their start.
+_WAITING = in_phase(Phase.WAITING)
+
+
+def has_not_started(run: Row) -> bool:
+    """Whether a run is known to have no start: it waits, or was cancelled while it did. That no start is stored is not enough: one that
+    only the line of its end tells of has none either."""
+    cancelled = run["state"] == "CANCELLED" and run["submit"] is not None
+    return run["start"] is None and not run["nodes"] and (cancelled or run["state"] in _WAITING)
 
 
 def artifacts(read: Reader, run: Row, attempts: Sequence[Row]) -> list[Row]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
+from correlator.facts import registry
 from correlator.incidents import lemons
 from correlator.model.gauges import GAUGES, Gauge
 from parsers.moments import later
@@ -20,7 +23,6 @@ Row = dict[str, Any]
 WIDE, HIGH, LEAST = 600.0, 20, 1.5
 #: Measured values are those of this long before the end of the range.
 MEASURED = timedelta(hours=24)
-_EVER = datetime(9999, 1, 1)
 #: The risk of a node names so many of its incidents.
 RECENT = 50
 #: The source of states that are read from slurmctld's log.
@@ -72,30 +74,68 @@ def strip(states: Sequence[Row], within: Range, newest: datetime | None) -> Row 
 
 def measures(read: Reader, node: Row, end: datetime | None) -> list[Row]:
     """What was measured of a node in the ``MEASURED`` before a moment: ``name``, ``unit``, ``devices``, the lowest and the highest of the
-    devices' ``last`` values, of all values, and ``at``; of a counter ``grew``, what it grew by, null if it began again."""
+    devices' ``last`` values, of all values, and ``at``; of a counter ``grew``, what it grew by, null if it began again.
+
+    Of a gauge that several sources report under names of their own, the source with the newest sample counts.
+    """
     if end is None:
         return []
-    names = {metric: gauge for gauge in GAUGES.values() for metric in gauge.metrics}
-    rows = read.ask(measured.latest(node["cluster"], node["host"], list(names), later(end, -MEASURED), end))
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(names[row["metric"]].name, []).append(row)
-    return [_measure(gauge, found[gauge.name]) for gauge in GAUGES.values() if gauge.name in found]
+    within = (later(end, -MEASURED), end)
+    names = [metric for gauge in GAUGES.values() for metric in gauge.metrics]
+    rows: dict[str, list[Row]] = {}
+    for row in read.ask(measured.latest(node["cluster"], node["host"], names, *within)):
+        rows.setdefault(row["metric"], []).append(row)
+    newest = {metric: max(row["at"] for row in series) for metric, series in rows.items()}
+    chosen = {
+        max(there, key=newest.__getitem__): gauge
+        for gauge in GAUGES.values() if (there := [metric for metric in gauge.metrics if metric in rows])
+    }  # fmt: skip
+    rising = [m for m, gauge in chosen.items() if gauge.counter and any(row["low"] < row["high"] for row in rows[m])]
+    fallen = read.ask(measured.fallen(node["cluster"], node["host"], rising, *within)) if rising else []
+    began_again = {row["metric"] for row in fallen}
+    return [_measure(gauge, _tracks(rows[metric]), metric in began_again) for metric, gauge in chosen.items()]
 
 
-def _measure(gauge: Gauge, rows: Sequence[Row]) -> Row:
-    growth = [row["last"] - row["first"] for row in rows]
+def _tracks(rows: Iterable[Row]) -> list[list[Row]]:
+    """The series of a metric by what they are about, each in order of time. Series of one device at the same time are about
+    different things, such as its ports; one that begins after another ended continues it, as when labels name the job."""
+    tracks: list[list[Row]] = []
+    for row in sorted(rows, key=lambda row: row["since"]):
+        ended = [one for one in tracks if one[-1]["device"] == row["device"] and one[-1]["at"] < row["since"]]
+        if ended:
+            max(ended, key=lambda one: len(_labels(one[-1]) & _labels(row))).append(row)
+        else:
+            tracks.append([row])
+    return tracks
+
+
+def _labels(row: Row) -> set[tuple[str, str]]:
+    return {(name, str(value)) for name, value in json.loads(row["labels"] or "{}").items()}
+
+
+def _growth(tracks: Sequence[Sequence[Row]]) -> float:
+    """What counters grew by together. A GPU that two sources report counts once."""
+    grew: dict[Any, float] = {}
+    for number, track in enumerate(tracks):
+        counter = dict(_labels(track[-1])).get("UUID", number)
+        grew[counter] = max(grew.get(counter, 0.0), track[-1]["last"] - track[0]["first"])
+    return sum(grew.values())
+
+
+def _measure(gauge: Gauge, tracks: Sequence[Sequence[Row]], began_again: bool) -> Row:
+    rows = [row for track in tracks for row in track]
+    last = [track[-1]["last"] for track in tracks]
+    fell = began_again or any(b["first"] < a["last"] for track in tracks for a, b in pairwise(track))
     return {
         "name": gauge.name, "unit": gauge.unit, "counter": gauge.counter, "devices": len({row["device"] for row in rows}),
-        "last": [min(row["last"] for row in rows), max(row["last"] for row in rows)],
-        "all": [min(row["low"] for row in rows), max(row["high"] for row in rows)], "at": max(row["at"] for row in rows),
-        "grew": sum(growth) if min(growth) >= 0 else None,
+        "last": [min(last), max(last)], "all": [min(row["low"] for row in rows), max(row["high"] for row in rows)],
+        "at": max(row["at"] for row in rows), "grew": None if fell else _growth(tracks),
     }  # fmt: skip
 
 
 def families(read: Reader, node: Row) -> list[Row]:
     """Per family of faults how many incidents that ended jobs are rooted in a node, beside an ordinary node of its cluster."""
-    rows = [row for row in read.ask(fleet.rooted(_EVER)) if row["cluster"] == node["cluster"]]
+    rows = read.ask(fleet.rooted(registry.families(), clusters=[node["cluster"]]))
     nodes = int(read.ask(runs.node_count(node["cluster"]))[0]["n"])
     return lemons.risk(map(as_document, rows), max(nodes, 2)).get(node["host"], [])
 

@@ -365,7 +365,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
         nodes=job_nodes(read, row, doc.get("evidence") or [], doc.get("rivals") or []), output=output, unshown=unshown,
-        pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, variables=variables, environment=environment, own_only=read.own,
+        pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
         accounting=job_accounting.document(read, row), software=job_software.document(read, row, doc), tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",

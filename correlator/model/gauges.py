@@ -24,8 +24,8 @@ GAUGES = {
     "power": Gauge("power", "W", ("DCGM_FI_DEV_POWER_USAGE",)),
     "utilisation": Gauge("utilisation", "%", ("DCGM_FI_DEV_GPU_UTIL",)),
     "replays": Gauge("PCIe replays", "", ("DCGM_FI_DEV_PCIE_REPLAY_COUNTER",), counter=True),
-    "symbol_errors": Gauge("symbol errors", "", ("infiniband_symbol_error", "node_infiniband_symbol_error_total"), counter=True),
+    "symbol_errors": Gauge("symbol errors", "", ("infiniband_symbol_error_total", "node_infiniband_symbol_error_total"), counter=True),
     "receive_errors": Gauge(
-        "receive errors", "", ("infiniband_port_rcv_errors", "node_infiniband_port_receive_errors_total"), counter=True
+        "receive errors", "", ("infiniband_port_rcv_errors_total", "node_infiniband_port_receive_errors_total"), counter=True
     ),
 }  # fmt: skip

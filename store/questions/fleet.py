@@ -5,7 +5,7 @@ Each is about every cluster. ``host`` and ``cluster`` are as stored: a row witho
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -93,12 +93,22 @@ def open_incidents(at: datetime) -> sa.Select[Any]:
     return asked.where(N.start <= at, sa.or_(N.end.is_(None), N.end >= at)).order_by(N.incident_id)
 
 
-def rooted(at: datetime) -> sa.Select[Any]:
-    """Incidents that had begun, rooted in a host: their roots, severities and ``jobs``."""
-    asked = sa.select(
-        N.cluster, N.incident_id, N.severity, N.root_event, N.root_host, json_texts(N.document, "$.jobs[*].job_id").label("jobs")
+def rooted(
+    causes: Collection[str], *, at: datetime | None = None, clusters: Sequence[str | None] = ()
+) -> sa.Select[Any]:
+    """Incidents that ended runs and are rooted in a host by one of some causes: their roots, severities, and ``job``, the
+    least of the runs that they ended, null if that is not known. ``at``: they had begun by then. ``clusters``: one.
+
+    The jobs are those of the runs: the documents of all incidents are long.
+    """
+    ended = sa.and_(RUNS.c.incident_id == N.incident_id, same(RUNS.c.cluster, N.cluster))
+    columns = (N.cluster, N.incident_id, N.severity, N.root_event, N.root_host)
+    wanted: list[Any] = [same(N.cluster, cluster) for cluster in clusters] + ([N.start <= at] if at else [])
+    return (
+        sa.select(*columns, func.min(RUNS.c.run_key).label("job")).join_from(INCIDENTS, RUNS, ended, isouter=True)
+        .where(N.severity == const("impact"), N.root_host.is_not(None), one_of(N.root_event, sorted(causes)), *wanted)
+        .group_by(*columns).order_by(N.incident_id)
     )  # fmt: skip
-    return asked.where(N.start <= at, N.root_host.is_not(None)).order_by(N.incident_id)
 
 
 def hottest(metrics: Collection[str], since: datetime, at: datetime) -> sa.Select[Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 from sqlalchemy import ColumnElement, Select, and_, func, not_, or_, select
 
+from parsers.job_states import NOT_STARTED
 from store.functions import among, const, contains, epoch, group_of, in_order, one_of, same
 from store.questions.conditions import of_cluster
 from store.questions.source import CLUSTER
@@ -44,6 +45,12 @@ def rows_by_slurm(rows: pl.DataFrame) -> pl.DataFrame:
     file, source = pl.col("file").fill_null(""), pl.col("source").fill_null("")
     of_user = pl.any_horizontal(file.str.contains(name, literal=True) for name in _TASK_HOOKS)
     return rows.filter((source != "task_hook") & ~((source == "hook") & of_user))
+
+
+def waiting_reasons(job: int, cluster: str | None) -> Select[Any]:
+    """The reasons for which a job waited, as records of it while it waited have them."""
+    mine = (JOBS.c.job_id == job, of_cluster(JOBS.c.cluster, cluster), JOBS.c.reason.is_not(None))
+    return in_order(select(JOBS.c.reason).where(*mine, one_of(JOBS.c.state, sorted(NOT_STARTED))).distinct())
 
 
 def job_rows(cluster: str | None) -> Select[Any]:

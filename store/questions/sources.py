@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy import func
 
 from store.functions import const, counted, epoch, has, listed
+from store.questions.conditions import of_cluster
 from store.tables import ARCHIVE, FILES, JOBS, LINES, LOGS, SOURCES
 
 L = LINES.c
@@ -51,10 +52,10 @@ def agreeing(after: datetime, until: datetime, near_s: int) -> sa.Select[Any]:
     return asked.where(*within, LOGS.c.time_quality == const("line"))
 
 
-def lines_at(files: Sequence[str], numbers: Sequence[int]) -> sa.Select[Any]:
-    """Lines of some files with some numbers; ``device`` is null, since lines name none."""
+def lines_at(files: Sequence[str], numbers: Sequence[int], cluster: str | None) -> sa.Select[Any]:
+    """Lines of some files of a cluster with some numbers; ``device`` is null, since lines name none."""
     asked = sa.select(L.host, sa.cast(sa.null(), sa.String).label("device"), L.message, L.source, L.file, L.line)
-    return asked.where(listed(L.file, files), listed(L.line, numbers))
+    return asked.where(listed(L.file, files), listed(L.line, numbers), of_cluster(L.cluster, cluster))
 
 
 def counts(table: sa.Table) -> sa.Select[Any]:

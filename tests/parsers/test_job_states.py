@@ -10,6 +10,7 @@ import pytest
 
 from parsers.documents import slurm_json
 from parsers.job_states import (
+    HELD,
     JOB_STATES,
     MAY_RUN_AGAIN,
     NOT_ENDED,
@@ -60,6 +61,10 @@ def test_what_a_state_says_of_the_end_of_a_run(state: str, is_open: bool, is_fai
 ])  # fmt: skip
 def test_which_times_of_a_job_are_more_than_an_estimate(state: str, has_start: bool, has_end: bool) -> None:
     assert (state not in NOT_STARTED, state not in NOT_ENDED) == (has_start, has_end)
+
+
+def test_in_which_states_a_job_waits_until_somebody_releases_it() -> None:
+    assert {"REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "LAUNCH_FAILED"} == HELD
 
 
 def test_which_ends_another_run_may_follow() -> None:

@@ -156,8 +156,35 @@ def test_ruler_and_minimap_stay_and_the_wheel_scrolls_where_not_all_fits(look: A
 
 def test_a_job_that_never_started_is_not_said_to_lack_a_collected_file(store: Any) -> None:
     page = TestClient(create_app(store)).get("/jobs/78").text
-    assert "The job never started, so it printed nothing." in page and "was not collected" not in page
+    assert "This run has not started, so it printed nothing." in page and "was not collected" not in page
     assert "was not collected, or the job wrote no output" in TestClient(create_app(store)).get("/jobs/77").text
+
+
+@pytest.mark.parametrize(
+    ("changed", "not_started"),
+    [
+        ({}, True),
+        ({"state": "PENDING", "end": None, "attempt": 1}, True),
+        ({"state": "PENDING", "end": None, "submit": None}, True),
+        ({"submit": None}, False),  # only the line of its end is known
+        ({"nodes": ["m00"]}, False),
+        ({"state": "FAILED"}, False),
+        ({"state": "REQUEUED"}, False),
+        ({"state": "RUNNING", "end": None}, False),
+        ({"start": BEGAN}, False),
+    ],
+)
+def test_that_no_start_is_stored_does_not_mean_that_a_run_never_started(
+    changed: dict[str, Any], not_started: bool
+) -> None:
+    store = fixture.build()
+    insert(store.con, "model.runs", {
+        "run_key": "79", "cluster": "mini", "job_id": 79, "attempt": 0, "state": "CANCELLED", "nodes": [], "user": "alice",
+        "submit": BEGAN, "end": BEGAN + timedelta(seconds=5), **changed,
+    })  # fmt: skip
+    page = TestClient(create_app(store)).get("/jobs/79").text
+    assert ("has not started, so it printed" in page) == not_started == ("was not collected" not in page)
+    assert "never started" not in page and ("has not started" in page) == not_started
 
 
 def test_from_the_list_to_the_raw_line_and_its_surroundings_in_three_clicks(look: Any) -> None:

@@ -41,13 +41,17 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
 
+from parsers.job_reasons import Meaning, meaning_of
+from parsers.job_states import HELD, NOT_STARTED, Phase, in_phase
 from store.door import WITHHELD, Question
 from store.questions import events as event_questions
-from store.questions import sources
+from store.questions import job_rows, sources
 from web.shaping import wire
 
 Row = dict[str, Any]
 Document = Mapping[str, Any]
+#: A file and the number of a line.
+Place = tuple[str, int]
 
 _INCIDENT = (
     "id",
@@ -108,6 +112,21 @@ def _picked(document: Document, names: Iterable[str]) -> Row:
     return {name: document[name] for name in names if name in document}
 
 
+def _job_of(run: Row) -> tuple[str | None, str]:
+    """The job of a run, by its name in its cluster: a job ID may be used again."""
+    return run["cluster"], str(run["own_key"]).partition("#")[0]
+
+
+def _is_held(reason: str) -> bool:
+    """Does a job with this reason wait until somebody releases it? ``launch_failed_requeued_held`` is free text."""
+    return meaning_of(reason) is Meaning.HELD or bool(re.search(r"(?i)(?<![a-z])held(?![a-z])", reason))
+
+
+def _place_of(item: Document) -> Place:
+    """Where a document says that a line is; without a file or a number if it does not."""
+    return str(item.get("source") or ""), int(item.get("line") or 0)
+
+
 class OwnRows(Protocol):
     """The rows about one user; ``web.access.own.OwnReader`` answers from those that the user may see."""
 
@@ -134,7 +153,9 @@ class OwnDocuments:
         #: By cluster: the names of events that were looked for, and those that the user may see.
         self._asked: dict[str | None, set[str]] = {}
         self._seen: dict[str | None, dict[str, Row]] = {}
-        self._lines: dict[tuple[str, int], Row] = {}
+        #: By cluster: the places of output that were looked for, and the lines of the user's own output there.
+        self._places: dict[str | None, set[Place]] = {}
+        self._lines: dict[str | None, dict[Place, Row]] = {}
 
     # -- documents -----------------------------------------------------------------------------------------------------
 
@@ -233,11 +254,10 @@ class OwnDocuments:
         if not asked:
             return []
         self.read_events([asked], cluster)
-        seen, output_lines = self._seen[cluster], self._lines
+        seen, output_lines = self._seen[cluster], self._lines[cluster]
         out = []
         for item in asked:
-            place = (str(item.get("source")), int(item.get("line") or 0))
-            found = seen.get(str(item.get("id"))) or output_lines.get(place)
+            found = seen.get(str(item.get("id"))) or output_lines.get(_place_of(item))
             if found is not None:
                 shown = {"host": found["host"], "device": found["device"], "message": found["message"]}
                 out.append(_picked(item, _EVENT) | shown | {"source": found["file"] or found["source"], "also": []})
@@ -249,25 +269,24 @@ class OwnDocuments:
     def read_events(self, lists: Iterable[Iterable[Document]], cluster: str | None) -> None:
         """Reads the lines of documents that the user may see, those of many documents at once; what was read before is not read again."""
         asked, seen = self._asked.setdefault(cluster, set()), self._seen.setdefault(cluster, {})
-        items = [item for listed in lists for item in listed if str(item.get("id")) not in asked]
-        if not items:
-            return
-        names = list(dict.fromkeys(str(item.get("id")) for item in items))
-        seen |= {str(found["event_id"]): found for found in self.read.ask(event_questions.of_names(names, cluster))}
-        asked.update(names)
-        self._lines |= self._output_lines(item for item in items if str(item.get("id")) not in seen)
+        items = [item for listed in lists for item in listed]
+        names = list(dict.fromkeys(str(item["id"]) for item in items if item.get("id") is not None))
+        if new := [name for name in names if name not in asked]:
+            seen |= {str(found["event_id"]): found for found in self.read.ask(event_questions.of_names(new, cluster))}
+            asked.update(new)
+        self._read_output({_place_of(item) for item in items if str(item.get("id")) not in seen}, cluster)
 
-    def _output_lines(self, items: Iterable[Document]) -> dict[tuple[str, int], Row]:
-        """Lines of the user's own output at the places that a document names."""
-        places = {(str(item["source"]), int(item["line"])) for item in items if item.get("source") and item.get("line")}
-        if not places:
-            return {}
-        files, numbers = sorted({file for file, _ in places}), sorted({line for _, line in places})
-        found = self.read.ask(sources.lines_at(files, numbers))
-        return {(str(row["file"]), int(row["line"])): row for row in found}
+    def _read_output(self, places: Collection[Place], cluster: str | None) -> None:
+        """Reads the lines of the user's own output at the places that documents name."""
+        asked, lines = self._places.setdefault(cluster, set()), self._lines.setdefault(cluster, {})
+        if new := {(file, line) for file, line in places if file and line} - asked:
+            files, numbers = sorted({file for file, _ in new}), sorted({line for _, line in new})
+            found = self.read.ask(sources.lines_at(files, numbers, cluster))
+            lines |= {(str(row["file"]), int(row["line"])): row for row in found}
+            asked.update(new)
 
     def _chain(self, steps: Any, events: list[Row], hosts: Collection[str]) -> list[Row]:
-        seen = {event["id"] for event in events}
+        seen = {event["id"] for event in events if event.get("id") is not None}
         out = []
         for step in steps or ():
             about = str(step.get("effect_fact") or "")
@@ -343,11 +362,19 @@ class OwnDocuments:
         return [{"text": text, "command": None} for one in texts if (text := self._spoken(one, events))]
 
     def _runs_again(self, run: Row) -> bool:
-        """Did Slurm queue the job again, or is there a later run of it?"""
-        job = (run["cluster"], run["job_id"])
-        return str(run["state"]).startswith("REQUEUE") or any(
-            (one["cluster"], one["job_id"]) == job and one["attempt"] > run["attempt"] for one in self._own
+        """Is the job in the queue again, or does its newest run run, or has that ended well? A held job waits for somebody."""
+        newest = max(
+            (one for one in [run, *self._own] if _job_of(one) == _job_of(run)), key=lambda one: one["attempt"] or 0
         )
+        state, again = str(newest["state"]), in_phase(Phase.REQUEUED)
+        if (newest["attempt"] or 0) > (run["attempt"] or 0):
+            again |= in_phase(Phase.WAITING, Phase.RUNNING, Phase.SUCCEEDED)
+        if state not in again - HELD:
+            return False
+        if state not in NOT_STARTED:
+            return True
+        reasons = self.read.ask(job_rows.waiting_reasons(run["job_id"], run["cluster"]))
+        return not any(_is_held(str(row["reason"])) for row in reasons)
 
     def _command(self, command: Any, events: list[Row]) -> str | None:
         """A command that any user of the cluster may run; the others are for its operators."""

@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.registry import families
 from correlator.incidents import lemons
 from correlator.model.gauges import GAUGES
 from parsers.moments import later
@@ -151,7 +152,7 @@ def _temperature(read: Reader, nodes: Nodes) -> pl.DataFrame:
 def _lemons(read: Reader, nodes: Nodes) -> pl.DataFrame:
     """For each node the least probability among the families of faults, as ``GET /api/v1/nodes/{name}/risk`` computes it, from the
     incidents that had begun."""
-    rows = read.ask(questions.rooted(nodes.at))
+    rows = read.ask(questions.rooted(families(), at=nodes.at))
     found = [
         (host, cluster, part["probability"], float(part["incidents"]), part["family"], part["lemon"])
         for cluster in sorted({row["cluster"] for row in rows}, key=str)

@@ -13,23 +13,31 @@ RUN: dict[str, Any] = {
     "run_key": "15", "own_key": "15", "cluster": "mini", "job_id": 15, "attempt": 0, "state": "NODE_FAIL", "user": "alice", "name": "train",
     "node_list": "gpu02", "nodes": ["gpu02"], "gpus": 8, "start": None, "end": None, "work_dir": None,
 }  # fmt: skip
+#: The second run ends as the first one did; in the others it waits, runs or has completed.
 AGAIN = {**RUN, "run_key": "15#1", "own_key": "15#1", "attempt": 1}
+GOING_ON = [{**AGAIN, "state": state} for state in ("PENDING", "CONFIGURING", "RUNNING", "COMPLETED", "REQUEUED")]
+ENDED_BADLY = [{**AGAIN, "state": state} for state in ("NODE_FAIL", "FAILED", "CANCELLED", "TIMEOUT", "")]
+HELD = [{**AGAIN, "state": state} for state in ("REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD", "LAUNCH_FAILED")]
+PENDING, RUNNING = GOING_ON[0], GOING_ON[2]
+#: Another job that had the number before, in the same cluster.
+EARLIER = {**RUN, "run_key": "15@2026-11-21T00:22:04", "own_key": "15@2026-11-21T00:22:04"}
 SECOND = {**RUN, "run_key": "16", "own_key": "16", "job_id": 16}
-ELSEWHERE = {**AGAIN, "cluster": "other"}
+ELSEWHERE = {**RUNNING, "cluster": "other"}
 ONCE = "You need not submit anything: Slurm queued it again by itself."
 SUBMIT = "Submit again, without gpu02 until it is mended (--exclude=gpu02): the code was not at fault."
 
 
 class Rows:
-    """The runs of alice, and those of them that the incident ended."""
+    """The runs of alice, those of them that the incident ended, and the reasons for which her job waits."""
 
     user = "alice"
 
-    def __init__(self, runs: list[dict[str, Any]], ended: list[dict[str, Any]]) -> None:
-        self._runs, self._ended = runs, ended
+    def __init__(self, runs: list[dict[str, Any]], ended: list[dict[str, Any]], reasons: tuple[str, ...] = ()) -> None:
+        self._runs, self._ended, self._reasons = runs, ended, reasons
 
     def ask(self, question: Any) -> list[Any]:
-        raise AssertionError("no line is in the document")
+        assert [column.name for column in question.selected_columns] == ["reason"], "no line is in the document"
+        return [{"reason": one} for one in self._reasons]
 
     def named_runs(self) -> list[dict[str, Any]]:
         return self._runs
@@ -52,16 +60,17 @@ def told(*users: str) -> list[dict[str, Any]]:
     [
         (told("alice"), [RUN], [RUN], [SUBMIT]),
         (told("alice", "bob"), [RUN], [RUN], [SUBMIT]),
-        (told("bob", "carol"), [RUN, AGAIN], [RUN], [ONCE]),
+        (told("bob", "carol"), [RUN, RUNNING], [RUN], [ONCE]),
         (told(), [{**RUN, "state": "REQUEUED"}], [{**RUN, "state": "REQUEUED"}], [ONCE]),
-        (told("alice"), [RUN, AGAIN, SECOND], [RUN, SECOND], [SUBMIT]),
+        (told("alice"), [RUN, RUNNING, SECOND], [RUN, SECOND], [SUBMIT]),
         (told("alice"), [RUN, ELSEWHERE], [RUN], [SUBMIT]),
         (told("alice"), [AGAIN, RUN], [AGAIN], [SUBMIT]),
+        (told("alice"), [EARLIER, RUNNING], [EARLIER], [SUBMIT]),
         (told(), [RUN], [RUN], []),  # nobody says that Slurm queued it again
         (told("bob"), [SECOND], [], []),  # her job only ran meanwhile
     ],
     ids=["one", "one of two", "requeued", "requeued, not yet started", "one of two jobs requeued", "another cluster's number",
-         "an earlier run is no later one", "not known", "not hurt"],
+         "an earlier run is no later one", "another job of the same number", "not known", "not hurt"],
 )  # fmt: skip
 def test_an_incident_tells_an_owner_what_is_left_to_do(
     advice: list[Any], runs: list[Any], ended: list[Any], expected: list[str]
@@ -72,8 +81,35 @@ def test_an_incident_tells_an_owner_what_is_left_to_do(
     assert shown["advice"] == [{"text": text, "command": None} for text in expected]
 
 
+@pytest.mark.parametrize("newest", GOING_ON + ENDED_BADLY + HELD, ids=lambda run: run["state"] or "no state")
+def test_only_a_job_whose_newest_run_goes_on_by_itself_need_not_be_submitted(newest: dict[str, Any]) -> None:
+    document = {"incident_id": "I1", "advice": told("alice")}
+    shown = OwnDocuments(Rows([newest, RUN], [])).verdict(RUN, document)
+    assert [item["text"] for item in shown["advice"]] == ([ONCE] if newest in GOING_ON else [SUBMIT])
+
+
+def test_what_a_third_run_is_counts_not_the_second() -> None:
+    third = {**AGAIN, "run_key": "15#2", "own_key": "15#2", "attempt": 2, "state": "FAILED"}
+    document = {"incident_id": "I1", "advice": told("alice")}
+    for first, runs in ((RUN, [RUN, RUNNING, third]), ({**RUN, "state": "REQUEUED"}, [RUN, third])):
+        shown = OwnDocuments(Rows(runs, [])).verdict(first, document)
+        assert [item["text"] for item in shown["advice"]] == [SUBMIT]
+
+
 @pytest.mark.parametrize(
-    ("run", "runs", "expected"), [(RUN, [RUN], [SUBMIT]), (RUN, [RUN, AGAIN], [ONCE]), (AGAIN, [RUN, AGAIN], [SUBMIT])]
+    ("reason", "expected"),
+    [("Priority", ONCE), ("BeginTime", ONCE), ("JobHeldAdmin", SUBMIT), ("JobHoldMaxRequeue", SUBMIT), ("launch_failed_requeued_held", SUBMIT),
+     ("launch failed requeued held", SUBMIT)],
+)  # fmt: skip
+def test_a_job_that_is_held_in_the_queue_does_not_start_by_itself(reason: str, expected: str) -> None:
+    document = {"incident_id": "I1", "advice": told("alice")}
+    shown = OwnDocuments(Rows([RUN, PENDING], [], ("Resources", reason))).verdict(RUN, document)
+    assert [item["text"] for item in shown["advice"]] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("run", "runs", "expected"),
+    [(RUN, [RUN], [SUBMIT]), (RUN, [RUN, RUNNING], [ONCE]), (AGAIN, [RUN, AGAIN], [SUBMIT])],
 )
 def test_a_verdict_tells_it_of_its_own_run(run: dict[str, Any], runs: list[Any], expected: list[str]) -> None:
     document = {"incident_id": "I1", "advice": told("alice", "carol")}
