@@ -7,7 +7,7 @@ from typing import NamedTuple
 from correlator.edges.conditions.retries import RETRIED
 from correlator.evidence.chains import Chain
 from correlator.facts.slow_runs import GPUS, SIGN, STALLED, STEPS
-from correlator.facts.standstills import silence, stopped_together, written
+from correlator.facts.standstills import silence, stopped_together, wrote_after
 from correlator.facts.storage_hangs import hung_tasks, unkilled
 from correlator.facts.world import World
 from correlator.model.attributes import LOST, WORDS
@@ -72,10 +72,8 @@ def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: l
 
 def _in_the_kernel(world: World, run: Run, lines: list[Event]) -> StoodStill | None:
     """Processes of the run, or tasks of its nodes, that waited in the kernel (D state)."""
-    wrote = written(world, run)
-    went_on = wrote.stamped and wrote.last is not None and wrote.last > (run.end or 0.0) - WROTE_S
     given_up = unkilled(world, run)
-    if given_up is not None and not went_on:
+    if given_up is not None and not wrote_after(world, run, (run.end or 0.0) - WROTE_S):
         why = (
             f"its processes on {given_up.host} waited in the kernel when its time limit came, for storage or a driver (SIGKILL did not end them); "
             "since when, and whether it would have ended in time without that, nothing that was collected tells"

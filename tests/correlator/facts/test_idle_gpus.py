@@ -12,9 +12,7 @@ import pytest
 from correlator.conclusions import Conclusions
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
-from correlator.selftest import situations
 from correlator.verdicts.still_runs import ADVICE, HEADLINE, STUCK_HEADLINE
-from parsers.record import frame
 from store import open_store
 from tests.correlator.facts.test_standstills import BACK, LOST, UNKILLED, wrote
 from tests.correlator.field import (
@@ -23,22 +21,27 @@ from tests.correlator.field import (
     TIMELIMIT,
     UNKNOWN,
     Situation,
-    _case,
     at,
     concluded,
     down,
     ended,
     heard,
+    tables_of,
     wrong,
 )
 from tests.correlator.rows import answer
-from tests.line_parser import line_parser
 
 TIMEOUT = ("app.timeout", None, None)
 STORAGE = ("infra.storage", "storage.outage", ANY)
 #: Two hours, until minute 0.
-ONE = (ended("TIMEOUT", start="-2h", nodes="gpu01", time_limit_s=7200),)
-TWO = (ended("TIMEOUT", start="-2h", nodes="gpu[01-02]", time_limit_s=7200),)
+ONE = (ended("TIMEOUT", start="-2h", nodes="gpu01", time_limit_s=7200, gpus=8),)
+TWO = (ended("TIMEOUT", start="-2h", nodes="gpu[01-02]", time_limit_s=7200, gpus=16),)
+#: The same without GPUs, and beside another user's job with eight, which ends an hour before it.
+NO_GPUS = (ended("TIMEOUT", start="-2h", nodes="gpu[01-02]", time_limit_s=7200, gpus=0),)
+BESIDE = (
+    ended("TIMEOUT", start="-2h", nodes="gpu[01-02]", time_limit_s=7200, gpus=2, user="alice"),
+    ended("COMPLETED", start="-119min", end="-60min", nodes="gpu01", gpus=7, user="bob"),
+)
 
 
 def sample(minute: float, value: float, host: str, metric: str, device: str = "0") -> Mapping[str, Any]:
@@ -97,6 +100,14 @@ SITUATIONS = [
     heard("samples end with its work", [TIMELIMIT], ONE, (TIMEOUT,), metrics=gpus(-60, until=-30)),
     heard("its GPUs stop after the link was back", [*down("-60min", "gpu01", "ib0", "-59.9min"), TIMELIMIT], TWO, (TIMEOUT,),
           metrics=gpus(-60, "gpu01", "gpu02"), at_most=0.7),
+    # no standstill, although the GPUs of its nodes stop
+    heard("its GPUs stop, and it writes on", [*wrote(-119, -1), TIMELIMIT], ONE, (TIMEOUT,), metrics=gpus(-60)),
+    heard("its GPUs stop with the fabric's link, and it writes on", [*wrote(-119, -1), *down("-60min", "gpu01", "ib0"), TIMELIMIT], TWO, (TIMEOUT,),
+          metrics=gpus(-60, "gpu01", "gpu02")),
+    heard("it has no GPUs, and those of its nodes stop with the link", [*down("-60min", "gpu01", "ib0"), TIMELIMIT], NO_GPUS, (TIMEOUT,),
+          metrics=gpus(-60, "gpu01", "gpu02")),
+    heard("another's job worked on the GPUs until the link was lost", [*down("-60min", "gpu01", "ib0"), TIMELIMIT], BESIDE, (TIMEOUT, None),
+          metrics=gpus(-60, "gpu01", "gpu02")),
     # what waits in the kernel
     heard("its processes cannot be killed", [TIMELIMIT, UNKILLED], ONE, (UNKNOWN,), at_most=0.7),
     heard("the same, and its output went on to its limit", [*wrote(-119, 1), TIMELIMIT, UNKILLED], ONE, (TIMEOUT,)),
@@ -109,6 +120,8 @@ SITUATIONS = [
 
 #: Those of which nothing shows that they stood still: as sure as any time limit.
 SURE = {
+    "its GPUs stop, and it writes on", "its GPUs stop with the fabric's link, and it writes on", "it has no GPUs, and those of its nodes stop with the link",
+    "another's job worked on the GPUs until the link was lost",
     "its GPUs work to the end", "its GPUs never worked", "another GPU of its node works", "the GPUs of its other node work",
     "its other node is not measured", "its GPUs stop, and it writes data", "its GPUs stop for five minutes", "its GPUs work now and then",
     "its GPUs worked at its beginning only", "samples end with its work", "the same, and its output went on to its limit",
@@ -128,7 +141,7 @@ def test_a_situation(situation: Situation) -> None:
 
 def test_without_a_standstill_a_time_limit_is_as_sure_as_any_and_more_time_is_advised() -> None:
     for name in SURE:
-        (verdict,) = found()[name][1]
+        verdict = found()[name][1][0]
         assert verdict["confidence"] > 0.9, f"{name}: {verdict['summary']}"
         assert "--time" in verdict["advice"][0]["text"] and verdict["headline"] != HEADLINE, name
 
@@ -152,8 +165,8 @@ def test_the_words_say_which_sign_there_is() -> None:
 
 def test_samples_that_come_late_say_the_same_by_ticks() -> None:
     (one,) = [s for s in SITUATIONS if s.name == "its GPUs stop"]
-    tables = situations.tables_of([_case(one, 0)], line_parser())
-    samples = frame("metrics", [{"cluster": situations.cluster_of(0), **row} for row in one.metrics])
+    tables = tables_of([one])
+    samples = tables.pop("metrics")
     parts = [{"metrics": samples[:40]}, tables, {"metrics": samples[100:]}, {"metrics": samples[40:100]}]
     with open_store(None) as store:
         ticker = Ticker(store)
