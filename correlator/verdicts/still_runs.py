@@ -50,6 +50,14 @@ class StoodStill(NamedTuple):
         return (HEADLINE, ADVICE) if self.category == "app.timeout" else (STUCK_HEADLINE, STUCK_ADVICE)
 
 
+class MayHaveStood(StoodStill):
+    """The same if it is open whether the run stood still: its user reads what anybody reads about a time limit."""
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return ("", "")
+
+
 def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: list[Event]) -> StoodStill | None:
     """What a TIMEOUT after a standstill rests on, the surest sign first; None if nothing shows a standstill. ``lines`` are
     Slurm's about the limit."""
@@ -86,7 +94,7 @@ def _in_the_kernel(world: World, run: Run, lines: list[Event]) -> StoodStill | N
             f"it reached its time limit, and the kernel of {hung[0].host} had logged {before:.0f} min before that {task} did not go on; "
             "whether that held the job up, nothing that was collected tells"
         )
-        return StoodStill("app.timeout", STALLED_SURE, why, [*hung, *lines])
+        return MayHaveStood("app.timeout", STALLED_SURE, why, [*hung, *lines])
     return None
 
 

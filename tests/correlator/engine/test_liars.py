@@ -228,11 +228,7 @@ def _unharmed(tables: dict[str, pl.DataFrame], some: Sequence[Any], measured: Me
                 store.add({"logs": logs_for_storage(logs)})
             found.append(_by_cluster(correlate(store)))
     peace, after = found
-    # A line of hers is a sign of life of her node: that it was dead becomes less sure, and nothing else changes.
-    changed = [
-        f"{key}: {was} -> {after.get(key)}" for key, was in peace.items()
-        if (now := after.get(key)) != was and (now is None or now[:4] != was[:4] or now[4] > was[4])
-    ]  # fmt: skip
+    changed = [f"{key}: {was} -> {after.get(key)}" for key, was in peace.items() if after.get(key) != was]
     new = [f"{key}: {after[key]}" for key in after.keys() - peace.keys()]
     measured(
         f"{len(some)} situations, {lied.height} lines injected, {len(peace)} verdicts compared, changed: {len(changed + new)}"
