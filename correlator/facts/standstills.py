@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from correlator.facts.world import World
 from correlator.model.nouns import Run
@@ -78,11 +78,17 @@ def silence(world: World, run: Run) -> float | None:
 #: Samples of GPUs are read at least this often, mostly (seconds).
 SAMPLED_S = 120.0
 
+#: Output of this long after the last minute in which a GPU worked was written after its work ended (seconds).
+AFTER_WORK_S = SAMPLED_S + 60.0
+
 
 def idle_since(world: World, run: Run) -> float | None:
-    """Since when all GPUs of a run's nodes, which had worked, did nothing until its time limit, while its nodes moved no
-    data either; None if nothing shows that."""
-    if run.end is None or run.start is None or run.end - run.start < SILENT_S:
+    """Since when the GPUs of a run, which had worked, did nothing until its time limit, while its nodes moved no data
+    either; None if nothing shows that, or if its output went on.
+
+    The GPUs of whole nodes are measured: of a run without GPUs, or with other runs beside it, they tell nothing.
+    """
+    if not run.gpus or run.end is None or run.start is None or run.end - run.start < SILENT_S:
         return None
     found = world.work(world.timed_out).get(run.key)
     if found is None or not found.everywhere or found.measured < run.end - SAMPLED_S:
@@ -90,7 +96,34 @@ def idle_since(world: World, run: Run) -> float | None:
     since = max(found.until, found.moved or 0.0)
     still, worked = run.end - since, found.until - found.since
     regular = worked >= max(SILENT_S, SHORTER * still)
-    return since if regular and still >= max(SILENT_S, LONGER * found.pause) else None
+    if not regular or still < max(SILENT_S, LONGER * found.pause):
+        return None
+    return None if wrote_after(world, run, since + AFTER_WORK_S) or _shared(world, run, found.since) else since
+
+
+def wrote_after(world: World, run: Run, since: float) -> bool:
+    """Did a run that reached its time limit certainly write output after ``since``?
+
+    It did by the times of its lines. Of lines without times some were read after ``since`` and others later: those were
+    not there yet before.
+    """
+    found = world.output_of(run)
+    end = float("inf") if run.end is None else run.end - ENDING_S
+    if any(since < t < end for t in found.stamps):
+        return True
+    read = [t for t in found.read_by if since < t and run.covers(t, ENDING_S)]
+    return bool(read) and read[-1] - read[0] >= SAMPLED_S
+
+
+def _shared(world: World, run: Run, since: float) -> bool:
+    """Had another run one of a run's nodes after ``since``? The work of GPUs there may have been its."""
+    end, nodes = run.end or float("inf"), set(run.nodes)
+    beside = chain((r for node in run.nodes for r in world.runs_on.get(node, ())), world.earlier_runs)
+    return any(
+        other is not run and other.start is not None and other.start < end and (other.end is None or other.end > since)
+        and not nodes.isdisjoint(other.nodes)
+        for other in beside
+    )  # fmt: skip
 
 
 #: Runs that stopped writing within this of each other stopped together: each writes at its own pace (seconds).

@@ -14,9 +14,10 @@ from typing import TypedDict
 
 from correlator.facts.control import KILL_FAILURE
 from correlator.facts.nodes.kinds import NODE_REBOOT
-from correlator.facts.standstills import LONGER, MINUTES, SILENT_S, idle_since, written
+from correlator.facts.standstills import LONGER, MINUTES, SILENT_S, idle_since, written, wrote_after
 from correlator.facts.storage import STORAGE_OUTAGE, target_of
 from correlator.facts.world import World
+from correlator.gather.kernel_lines import FACILITY, RING
 from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Kind
 from correlator.model.nouns import Event, Fact, Run, in_order
@@ -126,6 +127,10 @@ class Wait:
 #: Output may go on for this long after a client's kernel first complained: other ranks, buffers (seconds).
 WRITES_ON_S = 60.0
 
+#: GPUs that stop within this of the first line about the storage waited for it: a client logs that line only after its
+#: own timeouts of minutes (seconds).
+WITH_STORAGE_S = 300.0
+
 #: slurmstepd gives up processes that cannot be killed within UnkillableStepTimeout after the end (seconds).
 UNKILLED_S = 900.0
 
@@ -144,7 +149,8 @@ def wait_of(world: World, outage: Fact, run: Run) -> Wait | None:
     end = min(until, run.end)
     output = written(world, run)
     idle = idle_since(world, run)
-    silent = any(last is not None and last <= begin + WRITES_ON_S for last in (output.last, idle))
+    silent = output.last is not None and output.last <= begin + WRITES_ON_S
+    silent |= idle is not None and abs(idle - begin) <= WITH_STORAGE_S
     stuck = any(host in hang.attrs[STUCK] for host in waiting) or unkilled(world, run) is not None
     share = max(0.0, end - begin) / max(1.0, run.end - run.start)
     return Wait(begin, end, share, until if until < run.end else None, silent, stuck)
@@ -159,15 +165,37 @@ def unkilled(world: World, run: Run) -> Fact | None:
     return next((f for f in given_up if any(e.job_id == run.job_id for e in f.events)), None)
 
 
+#: The kernel complains of a task every two minutes, ten times mostly: a task that still waits when a run ends was named so
+#: shortly before (seconds), or several times.
+STILL_STUCK_S, REPEATED = 600.0, 2
+
+
 def hung_tasks(world: World, run: Run) -> list[Event]:
-    """Lines of the kernels of a run's nodes about tasks that did not go on, the last of them later than the run's last line
-    with a time, if it has any. The tasks may be another's."""
-    found = [e for e in world.kinds("kernel.hung_task") if e.host in run.nodes and run.covers(e.time)]
-    wrote = written(world, run)
-    # The kernel complains of a task that has waited for two minutes already.
-    if not found or (wrote.stamped and wrote.times and wrote.times[-1] > found[-1].time):
+    """Lines of the kernels of a run's nodes about a task that did not go on, if it was named several times or shortly before
+    the run's end, and nothing shows that the run worked later. The task may be another's.
+
+    Lines that only claim the kernel's name do not count.
+    """
+    found = [
+        e for e in world.kinds("kernel.hung_task")
+        if e.host in run.nodes and run.covers(e.time) and e.known_by in (RING, FACILITY)
+    ]  # fmt: skip
+    by_task: defaultdict[tuple[str | None, str], list[Event]] = defaultdict(list)
+    for event in found:
+        by_task[event.host, f"{event.entities.get('process')}:{event.entities.get('pid')}"].append(event)
+    end = run.end or 0.0
+    kept = [
+        e for some in by_task.values() for e in some
+        if sum(one.count for one in some) >= REPEATED or some[-1].last >= end - STILL_STUCK_S
+    ]  # fmt: skip
+    if not kept:
         return []
-    return found[:COMPLAINTS]
+    # The kernel complains of a task that has waited for two minutes already.
+    last = max(e.last for e in kept)
+    worked = world.work(world.timed_out).get(run.key)
+    if wrote_after(world, run, last) or (worked is not None and max(worked.until, worked.moved or 0.0) > last):
+        return []
+    return sorted(kept, key=lambda e: (e.time, e.id))[:COMPLAINTS]
 
 
 def went_on(world: World, run: Run, wait: Wait) -> str | None:
@@ -180,6 +208,9 @@ def went_on(world: World, run: Run, wait: Wait) -> str | None:
     before = None if output.last is None else wait.begin - output.last
     if before is not None and len(output.times) >= MINUTES and before > max(SILENT_S, LONGER * output.longest_gap):
         return f"its output had stopped {before / 60:.0f} min before the storage did"
+    idle = idle_since(world, run)
+    if idle is not None and wait.begin - idle >= SILENT_S:
+        return f"its GPUs had stopped {(wait.begin - idle) / 60:.0f} min before the storage did"
     return None
 
 

@@ -13,9 +13,11 @@ from dataclasses import replace
 from correlator.evidence.calibration import SUREST, calibrated, covered
 from correlator.evidence.chains import Chain, Evidence
 from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_logs
+from correlator.facts.environment.kinds import SYMPTOM
 from correlator.facts.gpus import code_of, family_of
 from correlator.facts.jobs.kinds import RUN_NODE_FAIL, RUN_TIMEOUT
 from correlator.facts.launches.detector import questions
+from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT
 from correlator.facts.registry import cause_of
 from correlator.facts.world import World
 from correlator.gather.presence import user_of
@@ -184,13 +186,35 @@ _LOST_ITS_NODE = (
 )
 
 
+#: The part of a machine that a run's words are about, of those that logs report as well (a ``Words`` of model/kinds.py).
+_SPOKEN_OF = {GPU_IN_OUTPUT.name: "gpu", DISK_IN_OUTPUT.name: "storage", STORAGE_IN_OUTPUT.name: "storage"}
+_SYMPTOMS_OF = {"gpu": "gpu", "io": "storage", "read-only": "storage", "stale": "storage", "mount": "storage"}
+
+
+def _part_of(words: Fact) -> str:
+    """What a run's words are about; empty if no log reports such a thing."""
+    return _SPOKEN_OF.get(words.kind, _SYMPTOMS_OF.get(str(words.attrs.get(SYMPTOM)), ""))
+
+
+def _confirms(log: Fact, words: Fact) -> bool:
+    """Do logs report a fault of the part that a run's words are about, and did it not begin after them?"""
+    spoken = min((e.time + 3.0 * e.sigma for e in words.events), default=words.start)
+    return cause_of(log).words == _part_of(words) != "" and log.start - 3.0 * log.sigma <= spoken
+
+
 def _beside_words(chains: list[Chain], own: Own) -> list[Chain]:
-    """The chains that logs show, if the first one rests on the run's own words only and logs alone explain the end as well:
-    its words about a disk hide no disk that the kernel reports. They do not make it surer either."""
+    """The chains without those that rest on the run's own words, if the first one does and logs that confirm it explain the
+    end as well: its words about a disk hide no disk that the kernel reports. They do not make it surer either.
+
+    A fault of another part explains no such words, and replaces none.
+    """
     if not chains or not cause_of(chains[0].root).reported:
         return []
-    found = [c for c in chains if not cause_of(c.root).reported]
-    return found if found and found[0].weight >= max(own.weight, LEAK) else []
+    first = chains[0].root
+    found = [c for c in chains if not (cause_of(c.root).reported and _part_of(c.root) == _part_of(first))]
+    if not found or cause_of(found[0].root).reported or not _confirms(found[0].root, first):
+        return []
+    return found if found[0].weight >= max(own.weight, LEAK) else []
 
 
 def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found: Evidence) -> Verdict:

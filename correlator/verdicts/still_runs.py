@@ -7,7 +7,7 @@ from typing import NamedTuple
 from correlator.edges.conditions.retries import RETRIED
 from correlator.evidence.chains import Chain
 from correlator.facts.slow_runs import GPUS, SIGN, STALLED, STEPS
-from correlator.facts.standstills import silence, stopped_together, written
+from correlator.facts.standstills import silence, stopped_together, wrote_after
 from correlator.facts.storage_hangs import hung_tasks, unkilled
 from correlator.facts.world import World
 from correlator.model.attributes import LOST, WORDS
@@ -50,6 +50,14 @@ class StoodStill(NamedTuple):
         return (HEADLINE, ADVICE) if self.category == "app.timeout" else (STUCK_HEADLINE, STUCK_ADVICE)
 
 
+class MayHaveStood(StoodStill):
+    """The same if it is open whether the run stood still: its user reads what anybody reads about a time limit."""
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return ("", "")
+
+
 def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: list[Event]) -> StoodStill | None:
     """What a TIMEOUT after a standstill rests on, the surest sign first; None if nothing shows a standstill. ``lines`` are
     Slurm's about the limit."""
@@ -72,10 +80,8 @@ def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: l
 
 def _in_the_kernel(world: World, run: Run, lines: list[Event]) -> StoodStill | None:
     """Processes of the run, or tasks of its nodes, that waited in the kernel (D state)."""
-    wrote = written(world, run)
-    went_on = wrote.stamped and wrote.last is not None and wrote.last > (run.end or 0.0) - WROTE_S
     given_up = unkilled(world, run)
-    if given_up is not None and not went_on:
+    if given_up is not None and not wrote_after(world, run, (run.end or 0.0) - WROTE_S):
         why = (
             f"its processes on {given_up.host} waited in the kernel when its time limit came, for storage or a driver (SIGKILL did not end them); "
             "since when, and whether it would have ended in time without that, nothing that was collected tells"
@@ -88,7 +94,7 @@ def _in_the_kernel(world: World, run: Run, lines: list[Event]) -> StoodStill | N
             f"it reached its time limit, and the kernel of {hung[0].host} had logged {before:.0f} min before that {task} did not go on; "
             "whether that held the job up, nothing that was collected tells"
         )
-        return StoodStill("app.timeout", STALLED_SURE, why, [*hung, *lines])
+        return MayHaveStood("app.timeout", STALLED_SURE, why, [*hung, *lines])
     return None
 
 

@@ -65,6 +65,10 @@ MANAGER_S = 1800.0
 #: did not.
 TWICE, OFTEN = 2, 3
 
+#: So many users must have failed with an error of which only the text is known, and each must have been well elsewhere.
+UNLISTED_USERS = 3
+_NOWHERE: Numbers = np.zeros(0, np.int64)
+
 
 def environments(world: World) -> list[Fact]:
     """``node.environment`` per node and half hour, ``environment.told`` per run."""
@@ -197,7 +201,12 @@ def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | 
     odds = 0.0 if symptom.elsewhere else odds_of(witnesses, symptom.own, site)
     files = {failure.signature.file for failure in group.failures}
     if (one_file := len(files) == 1 and "" not in files) or symptom.elsewhere:
-        found = sum(_found_it(ended, group, user, away[user], began) for user in sorted(group.users) if user in away)
+        if symptom.unlisted:
+            found = _least_found(ended, group, away)
+        else:
+            found = sum(
+                _found_it(ended, group, user, away[user], began) for user in sorted(group.users) if user in away
+            )
         own = symptom.own * (VERY_FILE if one_file else 1.0)
         odds = max(odds, odds_of_one_thing(witnesses, own, site, found))
     sure = odds / (1.0 + odds)
@@ -226,6 +235,30 @@ def _found_it(ended: Ended, group: _Group, user: str, away: Numbers, began: floa
     names = {failure.run.row.get("name") for failure in group.failures if failure.user == user} - {None}
     later = away[ended.well[away] & (ended.starts[away] >= began - BEGAN_S)]
     return sum(ended.runs[place].row.get("name") in names for place in later)
+
+
+def _least_found(ended: Ended, group: _Group, away: Mapping[str, Numbers]) -> int:
+    """For each user that failed with an error of which only the text is known, how many runs elsewhere of the same name and user
+    ran at that moment and ended well: the fewest of any user; 0 if these are not several users.
+
+    One user can copy another's error, and two can have made the same mistake and mended it before their runs elsewhere.
+    """
+    failed: defaultdict[str, list[Failure]] = defaultdict(list)
+    for failure in group.failures:
+        failed[failure.user].append(failure)
+    if len(failed) < UNLISTED_USERS:
+        return 0
+    return min(_ran_meanwhile(ended, some, away.get(user, _NOWHERE)) for user, some in failed.items())
+
+
+def _ran_meanwhile(ended: Ended, failures: Sequence[Failure], away: Numbers) -> int:
+    names = {failure.run.row.get("name") for failure in failures} - {None}
+    well = away[ended.well[away]]
+    return sum(
+        ended.runs[place].row.get("name") in names
+        and any(ended.starts[place] <= failure.end <= ended.ends[place] for failure in failures)
+        for place in well
+    )
 
 
 def _witness(ended: Ended, here: Numbers, user: str, away: Numbers, key: tuple[str, str]) -> Witness:

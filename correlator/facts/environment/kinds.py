@@ -32,6 +32,7 @@ class EnvironmentInOutput(TypedDict):
     counts: str
 
 
+SYMPTOM: Attr[str] = attr("symptom")
 FAULT: Attr[str] = attr("fault")
 COUNTS: Attr[str] = attr("counts")
 

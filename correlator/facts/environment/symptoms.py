@@ -31,7 +31,8 @@ class Symptom:
     ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
     ``strong``: hardly ever a program's own mistake. ``of_node``: a mistake would not depend on the node.
     ``shared``: what all nodes share fails in this way as well. ``elsewhere``: mostly that; so runs of the same users must
-    have been well elsewhere. ``gpus``: only programs that use GPUs meet it. ``surest``: the highest confidence.
+    have been well elsewhere. ``gpus``: only programs that use GPUs meet it. ``unlisted``: known by its text only, which a
+    user may have copied or several have mistaken alike. ``surest``: the highest confidence.
     """
 
     name: str
@@ -43,6 +44,7 @@ class Symptom:
     shared: bool = False
     elsewhere: bool = False
     gpus: bool = False
+    unlisted: bool = False
     surest: float = 0.75
 
 
@@ -161,6 +163,7 @@ _SAME = Symptom(
     "programs fail with the same error on {host}",
     "what these programs need there that other nodes have",
     elsewhere=True,
+    unlisted=True,
 )
 _EXIT = Symptom("exit", 0.08, "programs fail on {host} without a word", "mounts, user database, disks, devices, drivers and limits", surest=0.7)  # fmt: skip
 

@@ -210,10 +210,16 @@ def _told_there(some: Sequence[Any]) -> pl.DataFrame:
 
 
 def _by_cluster(found: Sequence[Conclusions]) -> dict[tuple[str, str], Any]:
+    """What others read: category, root cause, confidence, and the words."""
     return {
-        (str(c.cluster), key): said(verdict) for c in found for key, verdict in c.verdicts.items()
-        if key != str(MALLORYS)
+        (str(c.cluster), key): (said(verdict), verdict["headline"], verdict["summary"], verdict["advice"])
+        for c in found for key, verdict in c.verdicts.items() if key != str(MALLORYS)
     }  # fmt: skip
+
+
+def _is_less_surely_dead(was: Any, now: Any) -> bool:
+    """Is only the confidence lower that a node had died? Any line that a user writes there is a true sign of its life."""
+    return now is not None and was[0][1] == "node.unresponsive" and was[1:] == now[1:] and was[0][:4] == now[0][:4] and was[0][4] > now[0][4]  # fmt: skip
 
 
 def _unharmed(tables: dict[str, pl.DataFrame], some: Sequence[Any], measured: Measured) -> None:
@@ -229,10 +235,9 @@ def _unharmed(tables: dict[str, pl.DataFrame], some: Sequence[Any], measured: Me
                 store.add({"logs": logs_for_storage(logs)})
             found.append(_by_cluster(correlate(store)))
     peace, after = found
-    # A line of hers is a sign of life of her node: that it was dead becomes less sure, and nothing else changes.
     changed = [
         f"{key}: {was} -> {after.get(key)}" for key, was in peace.items()
-        if (now := after.get(key)) != was and (now is None or now[:4] != was[:4] or now[4] > was[4])
+        if after.get(key) != was and not _is_less_surely_dead(was, after.get(key))
     ]  # fmt: skip
     new = [f"{key}: {after[key]}" for key in after.keys() - peace.keys()]
     measured(

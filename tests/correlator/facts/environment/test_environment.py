@@ -98,9 +98,8 @@ def test_one_and_the_same_file_that_their_runs_elsewhere_find() -> None:
 
 
 def test_an_error_that_is_known_by_its_text_only() -> None:
-    """Two users, with jobs of the same names that end well elsewhere meanwhile; numbers in the text differ."""
-    elsewhere = [Job(user, f"n{n}", end=20.0 + n) for user in ("alice", "bob") for n in (1, 2, 4, 5)]
-    where = situation(Job("alice", "n3", UNLISTED), Job("bob", "n3", UNLISTED, 2.0), *elsewhere)
+    """Three users, with jobs of the same names that run elsewhere at that moment and end well; numbers in the text differ."""
+    where = situation(*(Job(u, "n3", UNLISTED, float(n)) for n, u in enumerate(STUDENTS)), *meanwhile(*STUDENTS))
     found = verdict(where)
     assert said(found) == ("infra.node", "node.environment", "n3") and 0.5 < found.confidence <= 0.75
     (fact,) = facts(where, "node.environment")
@@ -117,6 +116,14 @@ def test_more_users_and_jobs_elsewhere_make_it_surer() -> None:
     elsewhere = [Job(user, f"n{n}", end=-60.0 * n) for user in ("alice", "bob", "carol") for n in (4, 5, 6)]
     many = situation(Job("alice", "n3", FULL), Job("bob", "n3", FULL, 2.0), Job("carol", "n3", FULL, 60.0), *elsewhere)
     assert verdict(few).confidence < verdict(many).confidence
+
+
+STUDENTS = ("alice", "bob", "carol")
+
+
+def meanwhile(*users: str) -> list[Job]:
+    """Jobs elsewhere that run when others fail on n3, and end well."""
+    return [Job(user, f"n{n}", end=20.0 + n, lasted=40.0) for user in users for n in (1, 2, 4, 5)]
 
 
 #: What is no node's fault, and why.
@@ -156,9 +163,14 @@ DECOYS = {
         *(Job(u, "n3", UNLISTED) for u in ("alice", "bob")), *(Job(u, "n1", UNLISTED, 5.0) for u in ("alice", "bob")), Job("alice", "n2", end=20.0),
     ],
     "an unknown error of one user": [*(Job("alice", "n3", UNLISTED, float(n)) for n in range(5)), *(Job("alice", f"n{n}", end=20.0) for n in (1, 2, 4))],
-    "an error of a common word": [
-        *(Job(u, "n3", "ValueError: nan") for u in ("alice", "bob", "carol")), *(Job(u, f"n{n}", end=20.0) for u in ("alice", "bob") for n in (1, 2)),
+    "an error of a common word": [*(Job(u, "n3", "ValueError: nan") for u in STUDENTS), *meanwhile(*STUDENTS)],
+    "a user copies another's error, and is well elsewhere": [*(Job(u, "n3", UNLISTED) for u in ("alice", "mallory")), *meanwhile("mallory")],
+    "a user copies another's error, and both are well elsewhere": [*(Job(u, "n3", UNLISTED) for u in ("alice", "mallory")), *meanwhile("alice", "mallory")],
+    "a user copies two others' error, who are well nowhere": [*(Job(u, "n3", UNLISTED) for u in ("alice", "bob", "mallory")), *meanwhile("mallory")],
+    "two students make the same mistake, mend it and are well elsewhere": [
+        *(Job(u, "n3", UNLISTED) for u in STUDENTS[:2]), *(Job(u, f"n{n}", end=60.0 + n) for u in STUDENTS[:2] for n in (1, 2, 4)),
     ],
+    "three students do": [*(Job(u, "n3", UNLISTED) for u in STUDENTS), *(Job(u, f"n{n}", end=60.0 + n) for u in STUDENTS for n in (1, 2, 4))],
     "GPUs are full": [*(Job(u, "n3", GPU_FULL) for u in ("alice", "bob", "carol")), Job("alice", "n1"), Job("bob", "n2")],
     "limits of their own jobs": [*(Job(u, "n3", KILLED_STEP) for u in ("alice", "bob", "carol")), Job("alice", "n1"), Job("bob", "n2")],
     "two users who reach nobody": [Job("alice", "n3", TIMED_OUT), Job("bob", "n3", TIMED_OUT), Job("alice", "n1")],
