@@ -35,8 +35,6 @@ class EnvironmentInOutput(TypedDict):
 SYMPTOM: Attr[str] = attr("symptom")
 FAULT: Attr[str] = attr("fault")
 COUNTS: Attr[str] = attr("counts")
-
-SYMPTOM: Attr[str] = attr("symptom")
 #: The symptom of GPUs that wait for their fabric manager.
 FABRIC = "fabric"
 

@@ -12,6 +12,7 @@ import pytest
 from made_host import Host, asked, parsed, tables, values
 
 from collector.agent.sources.software import METRIC
+from correlator.model.gauges import GAUGES
 from parsers.engine import LineParser
 from store.questions.software import METRIC as STORED
 
@@ -31,6 +32,15 @@ def infiniband(host: Host, state: str, downed: int) -> None:
     device = host.root / "sys/class/infiniband/mlx5_3/device"
     if not device.is_symlink():
         device.symlink_to(vendor.parent)
+
+
+def test_the_axis_asks_for_the_names_of_the_agents_counters(host: Host) -> None:
+    infiniband(host, "ACTIVE", 2)
+    for name in ("symbol_error", "port_rcv_errors"):
+        host.put(f"/sys/class/infiniband/mlx5_3/ports/1/counters/{name}", "7\n")
+    (first,) = asked(host.runner("infiniband"))
+    wanted = {metric for gauge in GAUGES.values() for metric in gauge.metrics if metric.startswith("infiniband_")}
+    assert len(wanted) == 2 and wanted <= {metric for metric, _ in values(first)}
 
 
 def test_infiniband_states_are_events_and_counters_have_their_growth(host: Host, parser: LineParser) -> None:
