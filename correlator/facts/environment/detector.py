@@ -178,7 +178,7 @@ def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | 
     """The node's environment as the cause of these failures; None if the odds are against it."""
     first, last = group.first, group.last
     host, signature, symptom = str(first.host), first.signature, first.signature.symptom
-    if len(group.users) < 2:
+    if len(group.users) < (UNLISTED_USERS if symptom.unlisted else 2):
         return None
     ended, key = asked(), first.signature.key
     if symptom.gpus and world.gpus_are_counted(first.end) and not any(none_counted(f.run) for f in group.failures):
@@ -306,12 +306,12 @@ def _explained(world: World, fact: Fact) -> bool:
 def _in_output(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure) -> Fact | None:
     """What a run's own output reports about its node, or about all nodes; None if it may as well be its own mistake."""
     signature = failure.signature
-    if signature.event is None:
+    symptom = signature.symptom
+    if signature.event is None or not (symptom.shared or symptom.strong or symptom.of_node):
         return None
     near = [f for f in alike if abs(f.end - failure.end) <= AHEAD_S]
     hosts, users = {f.host for f in near if f.host}, {f.user for f in near}
     place = str(failure.host)
-    symptom = signature.symptom
     if (symptom.shared or symptom.strong) and len(hosts) > 1 and len(users) > 1:
         place = "several nodes"
         counts = f"the same error on {len(hosts)} nodes for {len(users)} users"
