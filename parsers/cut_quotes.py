@@ -61,8 +61,8 @@ def lines_within(frame: pl.DataFrame) -> frozenset[int]:
     of_slurm = one_of(frame["source"], SLURM).fill_null(False) & (frame["format"] == "slurm").fill_null(False)
     if not of_slurm.any():
         return frozenset()
-    messages = frame["message"]
-    hinted = (of_slurm & messages.str.contains_any(_hints()).fill_null(False)).arg_true()
+    messages, ours = frame["message"], of_slurm.arg_true()
+    hinted = ours.filter(messages.gather(ours).str.contains_any(_hints()).fill_null(False))
     found: set[int] = set()
     for at in hinted.to_list():
         text = messages[at]
