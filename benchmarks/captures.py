@@ -66,13 +66,14 @@ def places() -> dict[str, list[Path]]:
 
 @contextmanager
 def unpacked(place: Path) -> Iterator[Path]:
-    """The folder of a capture."""
+    """The folder of a capture: the one in its archive, or all of the archive."""
     if place.is_dir():
         yield place
         return
     with TemporaryDirectory() as folder, tarfile.open(place) as packed:
         packed.extractall(folder, filter="data")
-        yield next(p for p in Path(folder).iterdir() if p.is_dir())
+        inside = [p for p in Path(folder).iterdir() if p.is_dir()]
+        yield inside[0] if len(inside) == 1 else Path(folder)
 
 
 def judged(place: Path) -> Iterator[tuple[Any, ...]]:

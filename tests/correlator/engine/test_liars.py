@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import importlib
 import re
-import tarfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +18,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from benchmarks.captures import unpacked
 from benchmarks.simulators import scenario
 from correlator.edges.load import entries, rules
 from correlator.engine import Conclusions, correlate
@@ -63,17 +62,6 @@ ALL: dict[str, list[Path]] = {
 AT_ONCE = "captures"
 #: Each text goes one way in this many. The turn is another one for each tree, so together they take every way.
 SHARE = 384
-
-
-@contextmanager
-def unpacked(place: Path) -> Iterator[Path]:
-    if place.is_dir():
-        yield place
-        return
-    with TemporaryDirectory() as folder, tarfile.open(place) as packed:
-        packed.extractall(folder, filter="data")
-        inside = [p for p in Path(folder).iterdir() if p.is_dir()]
-        yield inside[0] if len(inside) == 1 else Path(folder)
 
 
 class Count:
