@@ -93,8 +93,16 @@ def test_the_limit_is_the_same_after_pages_that_cannot_be_returned(
     assert store.rows(LIMIT) == limit
 
 
-def test_writers_and_readers_go_on_meanwhile(store: DuckStore) -> None:
-    ended, failed = threading.Event(), []
+def test_writers_and_readers_go_on_meanwhile(store: DuckStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit is lowered each time as for a store of gigabytes, which keeps far more than these statements need."""
+    ended, failed, held = threading.Event(), [], memory._held
+
+    def of_gigabytes(cursor: duckdb.DuckDBPyConnection) -> tuple[int, int, int]:
+        used, pages, _ = held(cursor)
+        return used + (4 << 30), pages + (4 << 30), 0
+
+    monkeypatch.setattr(memory, "KEPT", 128 << 20)
+    monkeypatch.setattr(memory, "_held", of_gigabytes)
 
     def work(what: Any) -> None:
         try:
