@@ -98,6 +98,11 @@ class Claims:
             return job, None
         if known and len(others) == 1:
             (other,) = others
+            if self.refused(other, uid, True) is not None:
+                return (
+                    None,
+                    f"named after job {job}, but job {other} names such a file as its output: kept without the job",
+                )
             return other, f"named after job {job}, but Slurm names it as the output of job {other}: kept as that job's"
         if known and not others and _pattern(name) in set(map(_pattern, known)):
             return job, None

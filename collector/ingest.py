@@ -225,7 +225,7 @@ class Ingest:
         named: dict[int, set[str]] = defaultdict(set)
         for item in found:
             if item.what.claimed and item.what.job_id is not None:
-                named[item.what.job_id].add(item.path.name)
+                named[item.what.job_id].add(_nameable(item.path).name)
         of_names = {job: frozenset(names) for job, names in named.items()}
         claims = Claims(ours, frozenset(job for job in foldered if job is not None), of_names)
         claims.learn(self.store, self._pending.get("jobs", ()))
@@ -396,7 +396,7 @@ def _refused(item: _Found, claims: Claims) -> str | None:
     if refused:
         owner = None
     elif what.claimed:
-        owner, refused = claims.owner(what.job_id, uid, item.path.name)
+        owner, refused = claims.owner(what.job_id, uid, _nameable(item.path).name)
     if owner is None:
         item.what = replace(what, kind="lines", source="job_stdout", job_id=None, restarts=None, artifact=None)
     else:

@@ -30,7 +30,12 @@ _REFUSED = re.compile(r"^(?:error: |info: )?_?slurm_rpc_\w+: (?!JobId=\S+ InitPr
 #: It follows within this (seconds): the thread only gives its locks back.
 _AT_ONCE_S = 0.1
 #: A user's text has at most so many lines, and so many between two ends.
-_MOST, _BETWEEN = 50, 5
+_MOST, _BETWEEN = 50, 2
+#: What may stand before the words of ``begin``: a step, levels and names of functions of one word each, and the beginning of
+#: the message itself. Behind other words, a text that looks like a message's is a user's.
+_HEAD = re.compile(
+    r"(?:\[[\w.+-]+\] )?(?:\w+(?:\(\))?: )*(?:Job's |JobId=\S+ (?:has )?|Failed to create job: |couldn't )?\Z"
+)
 
 
 class _Cut(NamedTuple):
@@ -68,7 +73,11 @@ def lines_within(frame: pl.DataFrame) -> frozenset[int]:
         text = messages[at]
         for cut in _cuts():
             begun = cut.begin.search(text) if cut.hint in text else None
-            if begun is None or (cut.end is not None and cut.end.search(text, begun.end())):
+            if (
+                begun is None
+                or not _HEAD.match(text[: begun.start()])
+                or (cut.end is not None and cut.end.search(text, begun.end()))
+            ):
                 continue
             after = frame.slice(at + 1, _MOST)
             ends = _own_ends(cut, after) if cut.end is not None else _refusals(frame["time"][at], after)

@@ -10,7 +10,9 @@ itself, without a start between, shows that it lives.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from operator import attrgetter
 
 from correlator.facts.nodes.kinds import FRESH_BOOT_S, NODE_REBOOT
 from correlator.facts.world import World
@@ -30,6 +32,9 @@ _SAME_DEATH_S, _LAST_WORD_S = 2.0, 1.0
 #: systemd reports the end of a unit's process within this: a core dump is written before.
 _REPORTS_S = 60.0
 _ROOT = 0
+#: So many lines behind a death are looked through for a word of the daemon.
+_MOST = 2_000
+_TIME = attrgetter("time")
 
 
 def is_death_of(world: World, event: Event, name: str, events: Sequence[Event]) -> bool:
@@ -58,8 +63,8 @@ def _owner(event: Event, events: Sequence[Event]) -> int | None:
     """The uid of the process; -1 if it is somebody's whose uid is not shown, None if no line shows an owner."""
     process, pid = event.entities.get("process"), event.entities.get("pid")
     shown: list[int] = []
-    for one in events:
-        if one.kind not in _DEATHS or abs(one.time - event.time) > _SAME_DEATH_S or _ASKS in one.message:
+    for one in _within(events, event.time - _SAME_DEATH_S, event.time + _SAME_DEATH_S):
+        if one.kind not in _DEATHS or _ASKS in one.message:
             continue
         of_it = one is event or (one.entities.get("process") == process and one.entities.get("pid") == pid)
         if not of_it:
@@ -71,10 +76,16 @@ def _owner(event: Event, events: Sequence[Event]) -> int | None:
     return max(shown, default=None)
 
 
+def _within(events: Sequence[Event], low: float, high: float) -> Sequence[Event]:
+    return events[bisect_left(events, low, key=_TIME) : bisect_right(events, high, key=_TIME)]
+
+
 def _agrees(world: World, event: Event, name: str, events: Sequence[Event]) -> bool:
     """Does what else is known of the daemon agree with its death? Where no user had a job, nothing need agree."""
     host, at = event.host or "", event.time
-    words = (e for e in events if e.source == name and e.time > at + _LAST_WORD_S and not e.message.startswith("["))
+    after = bisect_right(events, at + _LAST_WORD_S, key=_TIME)
+    # A process may die again and again: not all that follows is looked through each time.
+    words = (e for e in events[after : after + _MOST] if e.source == name and not e.message.startswith("["))
     word = next(words, None)
     anew = word is not None and word.kind in ("slurm.daemon_start", "slurm.daemon_fatal")
     if word is not None and not anew:
@@ -82,7 +93,8 @@ def _agrees(world: World, event: Event, name: str, events: Sequence[Event]) -> b
     if not world.is_used(host, at):
         return True
     if any(
-        _names_unit(e, name) and _SOME_PROCESS not in e.message and abs(e.time - at) <= _REPORTS_S for e in events
+        _names_unit(e, name) and _SOME_PROCESS not in e.message
+        for e in _within(events, at - _REPORTS_S, at + _REPORTS_S)
     ) or world.confirmed.followed(event):  # fmt: skip
         return True
     if word is None or word.time - at > FOLLOWS_S:

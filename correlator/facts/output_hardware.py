@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypedDict
 
@@ -260,20 +260,40 @@ def storage(world: World) -> list[Fact]:
 
 def _lost_unnamed(world: World, reports: list[tuple[Event, Run]]) -> list[Fact]:
     """Outages of a file system that no line names: runs of several users, which share no node, had input/output errors in
-    the same minute. Disks of several nodes do not break together."""
+    the same minute. Disks of several nodes do not break together. A run counts beside one of another user on other nodes."""
     runs_of = {event.id: run for event, run in reports}
     facts = []
-    for burst in bursts(sorted((e for e, _ in reports), key=lambda e: (e.time, e.id)), SAME_MINUTE_S):
-        runs = {run.key: run for run in (runs_of[e.id] for e in burst)}
+    for minute in _minutes(sorted((e for e, _ in reports), key=lambda e: (e.time, e.id))):
+        all_runs = {run.key: run for run in (runs_of[e.id] for e in minute)}
+        if len({run.row["user"] for run in all_runs.values()}) < 2:
+            continue
+        runs = {key: run for key, run in all_runs.items() if any(_apart(run, other) for other in all_runs.values())}
+        burst = [e for e in minute if runs_of[e.id].key in runs]
         users = {str(run.row["user"]) for run in runs.values()}
         nodes = {node for run in runs.values() for node in run.nodes}
-        if len(users) < 2 or set.intersection(*(set(run.nodes) for run in runs.values())):
+        if len(users) < 2:
             continue
         if any(abs(f.start - burst[0].time) <= SAME_OUTAGE_S for f in world.facts_on(DISK_ERROR.name, nodes)):
             continue
         attrs: StorageInOutput = {"runs": sorted(runs), "nameless": True, "users": len(users), "nodes": len(nodes)}
         facts.append(STORAGE_IN_OUTPUT.fact(burst[0].time, burst[-1].time, burst[0].sigma, None, _UNNAMED, attrs=attrs, events=tuple(burst)))  # fmt: skip
     return facts
+
+
+def _minutes(events: Sequence[Event]) -> Iterator[list[Event]]:
+    """Events in order, cut a minute after the first of each part."""
+    part: list[Event] = []
+    for event in events:
+        if part and event.time - part[0].time > SAME_MINUTE_S:
+            yield part
+            part = []
+        part.append(event)
+    if part:
+        yield part
+
+
+def _apart(one: Run, other: Run) -> bool:
+    return one.row["user"] != other.row["user"] and set(one.nodes).isdisjoint(other.nodes)
 
 
 def _lost_by(name: str, reports: list[tuple[Event, Run]]) -> list[Fact]:

@@ -86,6 +86,17 @@ def test_nobody_hides_what_slurmctld_says_by_what_it_refuses(parser: LineParser)
     assert [event for event, _ in said].count("slurm.node_down") == 20
 
 
+def test_a_users_text_that_looks_like_another_message_begins_none(parser: LineParser) -> None:
+    """One request for what looks like the beginning of a message with an end, and another for the end: what slurmctld says
+    between them is its own."""
+    for text in ("invalid account or partition for user 1, account 'x", "error: invalid account nosuch", "execve(): x"):
+        said = meant(
+            parser, "slurmctld", f"[2026-11-30T14:10:03.100] {PARTITION}{text}", TRUE.format("03.500"),
+            f"[2026-11-30T14:10:03.600] {PARTITION}a', and partition 'b'", TRUE.format("03.900"),
+        )  # fmt: skip
+        assert [event for event, _ in said].count("slurm.node_down") == 2, text
+
+
 def test_an_administrators_words_are_whole(parser: LineParser) -> None:
     """They set nodes and partitions in words that end otherwise."""
     lines = ("[2026-11-30T14:10:03.693] update_part: setting state_up to DOWN for partition gpu",
