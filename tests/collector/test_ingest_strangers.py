@@ -377,3 +377,16 @@ def test_files_in_the_tree_are_what_they_were(tmp_path: Path, store: DuckStore) 
     ingest(store, tmp_path / "tree")
     after = path.stat()
     assert stat.S_IMODE(after.st_mode) == stat.S_IMODE(before.st_mode) and after.st_mtime_ns == before.st_mtime_ns
+
+
+def test_a_file_whose_name_is_no_text_stops_nothing(tmp_path: Path) -> None:
+    jobs = tmp_path / "logs" / "jobs"
+    jobs.mkdir(parents=True)
+    (jobs / "train-1234567.out").write_text("step 1\n")
+    try:
+        Path(os.fsdecode(os.fsencode(jobs) + b"/x\xff-1234567.out")).write_text("Traceback (most recent call last):\n")
+    except OSError:
+        pytest.skip("the file system takes no such name")
+    with open_store(None) as store:
+        Ingest(store, workers=1).run([tmp_path / "logs"])
+        assert store.rows("SELECT count(*) AS n FROM raw.logs WHERE contains(raw, 'step 1')") == [{"n": 1}]
