@@ -38,11 +38,11 @@ _OWN_FILES = (*_RING, "klog")
 _OF_SYSLOG_DAEMON = re.compile(
     r"(?:^|/)(?:syslog|messages|secure|(?:auth|daemon|kern|user|debug)(?:\.log)?)(?:[.-][^/]*)?$"
 )
-#: Framings of which a daemon or root is the only writer (store/questions/writers.py), and sources of machines.
-_OF_DAEMONS = (
-    *_OWN_FILES, "slurm", "opensm", "ufm", "ibdiagnet", "fabricmanager", "nhc", "storage", "stamped", "ip_link", "journald",
-)  # fmt: skip
-_MACHINES = ("kernel", "switch", "bmc", "prolog", "epilog", "healthagent", "jetpack", "jetpackd", *SLURM)
+#: Framings of files that only their daemon writes.
+OF_DAEMONS = ("slurm", "opensm", "ufm", "ibdiagnet", "fabricmanager", "nhc", "storage", "stamped", "klog")
+#: Programs that root runs on a node, whose lines may have no header.
+OF_ROOT = ("prolog", "epilog", "healthagent", "jetpack", "jetpackd")
+_MACHINES = ("kernel", "switch", "bmc", *OF_ROOT, *SLURM)
 #: The framing of a line in a person's file that would be a machine's word elsewhere.
 OF_PERSON = "person"
 #: Their daemons run under the site's account for Slurm, whose number may be a person's.
@@ -85,7 +85,9 @@ def _of_a_person(frame: pl.DataFrame) -> pl.DataFrame:
     Slurm's controller daemons may run under any account (``SlurmUser``): which hosts may write as they do, the correlator
     knows."""
     source, form = frame["source"], frame["format"]
-    theirs = one_of(form, _OF_DAEMONS).fill_null(False) | one_of(source, _MACHINES).fill_null(False)
+    theirs = one_of(form, (*_RING, *OF_DAEMONS, "ip_link", "journald")).fill_null(False) | one_of(
+        source, _MACHINES
+    ).fill_null(False)
     slurms = one_of(form, ("slurm", "continuation")) & one_of(source, _UNDER_ANY_ACCOUNT)
     changed = {"source": "syslog", "format": OF_PERSON, "facility": "user", "uptime_s": None}
     return _in_place(frame, theirs & ~slurms.fill_null(False), changed)

@@ -22,7 +22,7 @@ import numpy as np
 import polars as pl
 from sqlalchemy import ColumnElement, FromClause, Select, and_, case, func, not_, select
 
-from parsers.authority import OF_PERSON
+from parsers.authority import OF_DAEMONS, OF_PERSON, OF_ROOT
 from parsers.formats.base import JOB_SOURCES, SLURM
 from parsers.host_names import short_name_of
 from parsers.speakers import CLAIMS
@@ -120,7 +120,7 @@ _OF_ANOTHER = Condition(
 #: Formats with the header of syslog.
 _HEADED = _is("format", "rfc3164", "rfc5424", "journalctl", "relayed", "octets", "tai64n")
 #: Formats of files that only their daemon writes.
-_OWN = _is("format", "slurm", "opensm", "ufm", "ibdiagnet", "fabricmanager", "nhc", "storage", "stamped", "klog")
+_OWN = _is("format", *OF_DAEMONS)
 #: A line of a document (parsers/documents): the answer of a command that root ran.
 _DOCUMENT = Condition(lambda lines: lines.c.format == lines.c.source, pl.col("format").eq(pl.col("source")))
 _KERNELS, _SWITCH, _JOURNALD = _is("source", "kernel"), _is("source", "switch"), _is("format", "journald")
@@ -161,7 +161,7 @@ _RULE: tuple[tuple[str, tuple[Condition, ...]], ...] = (
     (
         ROOT,
         (
-            _is("source", "prolog", "epilog", "healthagent", "jetpack", "jetpackd"),
+            _is("source", *OF_ROOT),
             _is("format", "plain", "continuation"),
         ),
     ),

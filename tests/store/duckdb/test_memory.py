@@ -128,4 +128,6 @@ def test_writers_and_readers_go_on_meanwhile(store: DuckStore, monkeypatch: pyte
 
 def test_a_store_in_memory_has_nothing_to_return() -> None:
     with open_store(None) as store:
+        store._memory = None  # type: ignore[assignment]  # it is not asked
         store.release_memory()
+        assert store.folder is None
