@@ -79,9 +79,8 @@ class Place:
         anchor = zlib.crc32(os.pread(handle, min(ANCHOR_BYTES, offset), max(0, offset - ANCHOR_BYTES)))
         return Place(self.path, self.device, self.inode, offset, head_bytes, head, anchor, seen)
 
-    def begun(self, handle: int) -> Place:
-        """The same file (open as ``handle``) before anything was read of it, to be found by how it begins."""
-        beginning = os.pread(handle, HEAD_BYTES, 0)
+    def begun(self, beginning: bytes) -> Place:
+        """The same file before anything was read of it, to be found by how it begins: ``HEAD_BYTES``, or all it has."""
         return replace(self, head_bytes=len(beginning), head=zlib.crc32(beginning))
 
     def begins(self, path: Path) -> bool:
@@ -187,10 +186,10 @@ def find(place: Place) -> Path | None:
     """The file of ``place`` under a new name, by its inode, else by its content; None if it is not found."""
     generations = siblings(Path(place.path))
     plain = [path for path in reversed(generations) if path.suffix not in PACKED]
-    for path in generations if not place.offset else plain:
+    for path in plain:
         if holds(place, path, same_inode=True):
             return path
-    if not place.offset:
+    if not place.offset:  # an archive may have the inode of a file that was empty, so its content decides
         return next((path for path in reversed(generations) if place.begins(path)), None)
     for path in plain:
         if holds(place, path):

@@ -248,17 +248,19 @@ class Files:
         if path.suffix in rotation.PACKED:
             try:  # open it at once: logrotate may give its name to another generation at any moment
                 stream = rotation.unpacked(path)
+                beginning = b"" if place.offset else stream.read(rotation.HEAD_BYTES)
             except rotation.UNPACKABLE as error:
                 self._waiting.append(self._unreadable(path, place, error))
                 return None
-            self._packed.append(
-                Packed(path, place, self._kind(place.path), status.st_mtime, stream, owner=status.st_uid)
-            )
+            place = place if place.offset else place.begun(beginning)
+            packed = Packed(path, place, self._kind(place.path), status.st_mtime, stream, rest=beginning)
+            packed.owner = status.st_uid
+            self._packed.append(packed)
             self._packed.sort(key=lambda packed: packed.written)
             return place
         try:
             handle = open_safely(path)
-            place = place if place.offset else place.begun(handle)
+            place = place if place.offset else place.begun(os.pread(handle, rotation.HEAD_BYTES, 0))
         except OSError as error:
             self._waiting.append(self._unreadable(path, place, error))
             return None
@@ -334,7 +336,7 @@ class Files:
         if self._first and not self.from_start:
             place = place.moved(handle, last_line_end(handle, status.st_size), self.context.now())
         elif status.st_size:
-            place = place.begun(handle)
+            place = place.begun(os.pread(handle, rotation.HEAD_BYTES, 0))
         self._watch(path)
         self._folders.look_again(Path(path))
         self._waiting.append(Reading(b"", 0, {place.key(): place.as_json()}))

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import zstandard
 
-from collector.agent import wire
+from collector.agent import rotation, wire
 from collector.agent.failure import Missing
 from collector.agent.runner import Runner
 from collector.agent.source import Context
@@ -285,6 +285,17 @@ def test_a_new_file_with_the_inode_of_a_removed_one(log: Path) -> None:
     followed.positions[f"files:{log}|x"] = {**place, "done": True}
     followed.restart().poll()
     assert numbers(followed.lines)[100:] == list(range(300, 401))
+
+
+def test_an_archive_that_has_the_inode_of_an_empty_generation_is_another_file(log: Path) -> None:
+    """A random search in CI found it: 303 lines came twice after a kill."""
+    archive = log.with_name("app.log.2.gz")
+    archive.write_bytes(gzip.compress(log.read_bytes()))
+    status = archive.stat()
+    empty = rotation.Place(str(log), status.st_dev, status.st_ino)
+    assert rotation.find(empty) is None
+    begun = empty.begun(log.read_bytes()[: rotation.HEAD_BYTES])
+    assert rotation.find(begun) == archive, "an archive that the agent had begun"
 
 
 def test_from_the_end_on_when_asked(log: Path) -> None:
