@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 import signal
-from bisect import bisect_left
 from collections import defaultdict
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.world import World
@@ -43,10 +44,22 @@ _OF_SLURM = re.compile(r"^(?:srun|slurmstepd[\w.-]*): ")
 _MOST_TEXT = 300
 
 
+Moments = np.ndarray[Any, np.dtype[np.float64]]
+
+
 class _Death(NamedTuple):
     end: float
     run: Run
     user: str
+    nodes: frozenset[str]
+
+
+class _Deaths(NamedTuple):
+    """Those with one signal or error, in order of time, and the ends and starts of their runs (epoch seconds)."""
+
+    each: list[_Death]
+    ends: Moments
+    starts: Moments
 
 
 class EndedAlike:
@@ -76,22 +89,18 @@ class EndedAlike:
             return
 
     def _like(self, run: Run, how: int | str, *, apart: bool) -> list[_Death]:
-        deaths, user = self._deaths.get(how, []), user_of(run)
+        deaths, user = self._deaths.get(how), user_of(run)
+        if deaths is None or user in (None, SOMEBODY):
+            return []
         end = run.end or 0.0
-        first = bisect_left(deaths, end - SAME_MOMENT_S, key=lambda death: death.end)
-        found = []
-        for other in deaths[first:]:
-            if other.end > end + SAME_MOMENT_S:
-                break
-            if other.user == user or user in (None, SOMEBODY) or not set(other.run.nodes).isdisjoint(run.nodes):
-                continue
-            if not apart or abs((other.run.start or other.end) - (run.start or end)) >= APART_S:
-                found.append(other)
-        return found
+        first, last = np.searchsorted(deaths.ends, [end - SAME_MOMENT_S, np.nextafter(end + SAME_MOMENT_S, np.inf)])
+        begun = np.abs(deaths.starts[first:last] - (run.start or end))
+        found = (deaths.each[first + n] for n in (np.flatnonzero(begun >= APART_S) if apart else range(last - first)))
+        return [other for other in found if other.user != user and other.nodes.isdisjoint(run.nodes)]
 
     @cached_property
-    def _deaths(self) -> dict[int | str, list[_Death]]:
-        """By signal and by error, in order of time."""
+    def _deaths(self) -> dict[int | str, _Deaths]:
+        """By signal and by error."""
         found: defaultdict[int | str, list[_Death]] = defaultdict(list)
         for end in self._world.facts_of(RUN_FAILED.name):
             run = self._world.run[end.run or ""]
@@ -100,10 +109,14 @@ class EndedAlike:
                 continue
             for how in (_signal_of(run), _words_of(end)):
                 if how:
-                    found[how].append(_Death(run.end, run, user or ""))
-        for deaths in found.values():
-            deaths.sort(key=lambda death: (death.end, death.run.key))
-        return found
+                    found[how].append(_Death(run.end, run, user or "", frozenset(run.nodes)))
+        return {how: _in_columns(deaths) for how, deaths in found.items()}
+
+
+def _in_columns(deaths: list[_Death]) -> _Deaths:
+    deaths.sort(key=lambda death: (death.end, death.run.key))
+    starts = [death.run.start or death.end for death in deaths]
+    return _Deaths(deaths, np.array([death.end for death in deaths]), np.array(starts))
 
 
 def _signal_of(run: Run) -> int:

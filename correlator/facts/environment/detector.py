@@ -9,7 +9,7 @@ node's fault.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -81,9 +81,10 @@ def environments(world: World) -> list[Fact]:
     for failure in sorted(failures, key=lambda f: (f.end, f.run.key)):
         if failure.user:
             alike[failure.signature.key].append(failure)
+    concluded = {f.run.key for f in fresh}
     facts = [
-        fact for same in alike.values() for group in _groups(same)
-        if any(f.run.key in world.run for f in group.failures) and (fact := _of_node(world, ended, group)) is not None
+        fact for same in alike.values() for group in _groups(same, concluded)
+        if (fact := _of_node(world, ended, group)) is not None
     ]  # fmt: skip
     reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
     facts = [fact for fact in facts if not _explained(world, fact)]
@@ -120,14 +121,15 @@ def _with_past(world: World, fresh: Sequence[Failure]) -> tuple[list[Run], list[
     further = {run.key: run for run in past_runs if run.job_id not in world.runs_of_job}
     # Of earlier failures, those of other users on other nodes count only for an hour.
     hosts = {f.host for f in fresh}
+    recent = first - NEAR_S - 2 * SLOT_S
     users = {f.user for f in fresh}.union(
         str(run.row.get("user") or "") for run in further.values()
-        if (run.end or 0.0) >= first - NEAR_S - 2 * SLOT_S and not hosts.isdisjoint(run.nodes)
+        if (run.end or 0.0) >= recent and not hosts.isdisjoint(run.nodes)
     )  # fmt: skip
     near = first - 2 * NEAR_S - 2 * SLOT_S
     asked = {
-        key: run for key, run in further.items()
-        if (run.end or 0.0) >= near or run.row.get("user") in users or not hosts.isdisjoint(run.nodes)
+        end.run: run for end in past_ends if end.run is not None and (run := further.get(end.run)) is not None
+        and ((run.end or 0.0) >= near or run.row.get("user") in users or not hosts.isdisjoint(run.nodes))
     }  # fmt: skip
     return [*world.runs, *further.values()], [*fresh, *_failures(past_ends, asked)]
 
@@ -148,11 +150,12 @@ class _Group:
         return self.failures[-1]
 
 
-def _groups(alike: Sequence[Failure]) -> Iterable[_Group]:
-    """Failures with one signature by node and half hour, without gaps."""
+def _groups(alike: Sequence[Failure], fresh: Collection[str]) -> Iterable[_Group]:
+    """Failures with one signature by node and half hour, without gaps, if a run of ``fresh`` (keys) is among them."""
+    hosts = {failure.host for failure in alike if failure.run.key in fresh}
     by_host: defaultdict[str, list[Failure]] = defaultdict(list)
     for failure in alike:
-        if failure.host is not None:
+        if failure.host is not None and failure.host in hosts:
             by_host[failure.host].append(failure)
     for _, failures in sorted(by_host.items()):
         ends = np.array([f.end for f in failures])
@@ -161,8 +164,9 @@ def _groups(alike: Sequence[Failure]) -> Iterable[_Group]:
         for place in range(1, len(failures) + 1):
             if place < len(failures) and slots[place] == slots[begun] and ends[place] - ends[place - 1] <= AHEAD_S:
                 continue
-            near = (ends >= ends[begun] - NEAR_S) & (ends <= ends[place - 1] + AHEAD_S)
-            yield _Group(failures[begun:place], {failures[n].user for n in np.flatnonzero(near)})
+            if any(failure.run.key in fresh for failure in failures[begun:place]):
+                near = (ends >= ends[begun] - NEAR_S) & (ends <= ends[place - 1] + AHEAD_S)
+                yield _Group(failures[begun:place], {failures[n].user for n in np.flatnonzero(near)})
             begun = place
 
 

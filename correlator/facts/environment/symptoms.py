@@ -299,7 +299,12 @@ def _same_error(event: Event) -> tuple[Symptom, str] | None:
     others than the program."""
     if event.kind != "job.exit_error" or words_of(event) != "own":
         return None
-    text = _NUMBERS.sub("#", _BELOW.sub(r"\1", event.message[:_MOST_TEXT]))
+    return _same_text(event.message[:_MOST_TEXT])
+
+
+@lru_cache(maxsize=16_384)
+def _same_text(text: str) -> tuple[Symptom, str] | None:
+    text = _NUMBERS.sub("#", _BELOW.sub(r"\1", text))
     return (_SAME, text) if len(re.findall(r"[^\W\d_]{2,}", text)) >= _LEAST_WORDS else None
 
 
