@@ -47,12 +47,12 @@ def lines(rows: int, seed: int) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("given", [coded, lambda lines: lines], ids=["coded", "texts"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_many_lines_show_what_each_of_them_shows(given, seed):
     many = lines(MANY_LINES + 500, seed)
-    alone = joined(spans_in(given(many.slice(at, 1))) for at in range(0, many.height, 7))
-    seventh = many.gather_every(7)
-    assert spans_in(given(seventh)) == alone
+    alone = joined(spans_in(given(many.slice(at, 1))) for at in range(0, many.height, 19))
+    some = many.gather_every(19)
+    assert spans_in(given(some)) == alone
     by_hundreds = joined(spans_in(given(many.slice(at, 100))) for at in range(0, many.height, 100))
     assert spans_in(given(many)) == by_hundreds
     assert {family for family, _ in by_hundreds} >= {"kernel", "slurmd", "slurmctld", "switch", "named"}
