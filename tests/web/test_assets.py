@@ -8,10 +8,11 @@ import re
 from datetime import datetime
 from pathlib import Path
 
+import brotli
 import pytest
 from fastapi.testclient import TestClient
 
-from web.assets import Assets, assets
+from web.assets import Asset, Assets, assets
 from web.packing import dumped
 from web.shaping import wire
 
@@ -77,6 +78,19 @@ def test_they_are_sent_compressed_to_who_takes_that(client: TestClient) -> None:
     plain = client.get(address, headers={"accept-encoding": "identity"})
     assert "content-encoding" not in plain.headers
     assert gzip.decompress(sent) == plain.content and len(sent) * 3 < len(plain.content)
+    with client.stream("GET", address, headers={"accept-encoding": "gzip, deflate, br"}) as packed:
+        assert packed.headers["content-encoding"] == "br"
+        less = b"".join(packed.iter_raw())
+    assert brotli.decompress(less) == plain.content and len(less) < len(sent)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "coding"),
+    [(None, ""), ("br;q=0, gzip", "gzip"), ("*", "gzip"), ("identity", ""), ("BR", "br"), ("brotli", "")],
+)
+def test_the_coding_is_one_that_the_client_names(accepted: str | None, coding: str) -> None:
+    assert Asset("a.js", b"let a = 1;\n" * 500).body_for(accepted)[1] == coding
+    assert Asset("a.js", b"let a = 1;\n").body_for(accepted)[1] == "", "too small to be worth it"
 
 
 def test_each_has_the_type_without_which_a_browser_refuses_it(client: TestClient) -> None:
