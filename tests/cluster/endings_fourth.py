@@ -16,6 +16,7 @@ from endings_third import blames, incident, puppet, tell, told_pid, traceback, w
 from endings_third_sources import back
 from entangled import firewall, running, slurmd_again, start, stop
 from faults import kernel_says, serve, unserve
+from further import as_before, over
 from spaces import AS_MUNGE, AS_SLURM, hdir
 
 SERVER = """
@@ -356,3 +357,78 @@ def array_requeued_from_one_node(k):
         if j["note"] == f"{a}_3":
             k.wait(j["id"], ["RUNNING"], 200)
     ended(k)
+
+
+# ---------------------------------------------------------------------------------------------------- drained while running
+@ending()
+def drain_beside_own_bug_of_parts(k):
+    """The fabric link of gpu03 is lost for 20 s and the health check drains it. Bob's job on that fabric is lost, alice's heterogeneous job goes on and
+    fails by the exit code of its second part on gpu04, olga's job waits for gpu03 until she cancels it."""
+    for host in c.load()["nodes"]:
+        c.write(hdir(host, "run/nhc.on"), "")
+    incident(k, "infra.network", ["gpu03"], "the fabric link of gpu03 was lost for 20 s")
+    script = "srun --het-group=0 sleep 40 & sleep 32; srun --het-group=1 bash -c 'exit 4'; r=$?; wait; exit $r"
+    a = c.submit(script, "-N1", "-w", "gpu03", "--no-requeue", ":", "-N1", "-w", "gpu04", name="het")
+    b = pair("gpu[02-03]", 90, 8, name="train", user="bob")
+    blames(k, b, "FAILED", "1:0", "infra.network", "network gpu03", "the fabric link of gpu03 was lost for 20 s")
+    time.sleep(5)
+    for shown, raw in tasks(a).items():
+        cause = "the step of its second part ended with exit code 4"
+        blames(k, raw, "FAILED", "4:0", "app.error", "user program", cause, note=shown)
+    running(k, b)
+    k.flap("gpu03", "hsn", down_for=20)
+    d = on("gpu03", "srun sleep 5", name="waits", user="olga")
+    blames(k, d, "CANCELLED", "0:0", "user.cancel", "user", "she cancelled it as gpu03 was drained")
+    time.sleep(5)
+    cancel(k, d, "olga")
+    ended(k)
+
+
+@ending()
+def drained_by_prolog_beside_own_memory(k):
+    """The prolog of gpu03 fails for olga's job, which is put back and held, and root cancels it; gpu03 is drained under alice's and bob's jobs.
+    Alice's then takes more memory than she asked for, bob's is well."""
+    a = on("gpu03", "sleep 18\nsrun python3 /home/jobs/memhog.py 600", "--mem=100", name="memhog")
+    blames(k, a, "OUT_OF_MEMORY", "0:125", "app.oom", "user program", "its own memory")
+    b = well(k, on("gpu03", "srun sleep 35", name="kept", user="bob"))
+    incident(k, "infra.node", ["gpu03"], "the prolog of gpu03 failed")
+    running(k, a, b)
+    c.write(hdir("gpu03", "run/fault.prolog"), "1")
+    k.inject("prolog_exit_1", host="gpu03")
+    d = c.submit("srun hostname; sleep 3", "-w", "gpu03", name="unlucky", user="olga")
+    blames(k, d, "REQUEUED,CANCELLED", "0:0,0:0", "infra.node", "node gpu03", "the prolog of gpu03 failed")
+    k.wait_node("gpu03", "drain", 60)
+    k.wait(d, ["PENDING", "REQUEUE_HOLD"], 40)
+    time.sleep(3)
+    cancel(k, d, None)
+    ended(k)
+
+
+@ending()
+def names_of_one_node_wrong_beside_typo(k):
+    """The hosts file of gpu03 lost its lines of the fabric: alice's client there cannot find bob's server on gpu01, which is well and serves her
+    other client on gpu02 all the time. Olga's client on gpu02 has a typing error in the server's name."""
+    incident(k, "infra.node", ["gpu03"], "gpu03 cannot resolve names of the fabric")
+    lines = [x for x in open(f"{c.SHARED}/etc/hosts") if "-hsn" not in x]
+    over("gpu03", "".join(lines), "/etc/hosts")
+    k.inject("names_lost", host="gpu03")
+    b = well(
+        k,
+        on(
+            "gpu01",
+            f"timeout -s KILL 45 srun python3 {program('bob', 'server.py', SERVER)} || true",
+            name="server",
+            user="bob",
+        ),
+    )
+    k.wait(b, ["RUNNING"])
+    time.sleep(3)
+    run = f"sleep 5; srun python3 {program('alice', 'client.py', CLIENT)}"
+    a = on("gpu03", f"{run} gpu01-hsn 40", name="train")
+    blames(k, a, "FAILED", "1:0", "infra.node", "node gpu03", "gpu03 cannot resolve names", ["infra.network"])
+    d = on("gpu02", f"{run} gpu1-hsn 40", name="train", user="olga")
+    blames(k, d, "FAILED", "1:0", "app.error", "user submission", "a typing error in the server's name")
+    well(k, on("gpu02", f"{run} gpu01-hsn 40", name="train"))
+    ended(k)
+    as_before("gpu03", "/etc/hosts")
+    k.inject("names_back", host="gpu03")
