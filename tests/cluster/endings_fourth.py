@@ -4,12 +4,13 @@ It had read neither the correlator nor the parsers. Truths are as those of `endi
 `accept` of each job, and the `incidents` that should be found.
 """
 
+import datetime
 import os
 import signal
 import time
 
 import cluster as c
-from capture import ctl
+from capture import ctl, iso
 from endings import cancel, ended, ending, on, tasks, well
 from endings_second import LOOP, pair, program, says
 from endings_third import blames, incident, puppet, tell, told_pid, traceback, without
@@ -116,6 +117,30 @@ def slurmd_and_fabric_at_once(k):
     ended(k)
 
 
+def late_lines(k, host, seconds, since, until):
+    """The lines of HOST's syslog between SINCE and UNTIL stand SECONDS earlier: glibc stamps them, whose clock cannot be set here."""
+    whole = k.finish
+    k.truth["shifted_lines"] = {"host": host, "seconds": -seconds, "since": iso(since), "until": iso(until)}
+
+    def earlier(line, column):
+        words = line.split(" ")
+        try:
+            when = datetime.datetime.fromisoformat(words[column])
+        except (IndexError, ValueError):
+            return line
+        if host in words[column + 1 : column + 2] and since <= when.timestamp() <= until:
+            words[column] = (when - datetime.timedelta(seconds=seconds)).isoformat(timespec="microseconds")
+        return " ".join(words)
+
+    def finish():
+        whole()
+        for path, column in ((f"{k.dir}/hosts/{host}/syslog", 0), (f"{k.dir}/hosts/ctl/central.log", 1)):
+            if os.path.exists(path):
+                c.write(path, "".join(earlier(x, column) for x in open(path)))
+
+    k.finish = finish
+
+
 @ending()
 def fabric_of_a_node_with_a_late_clock(k):
     """The clock of gpu03 is 200 s behind (its time server is gone), which munge still accepts: its own lines stand 200 s too early. Its
@@ -136,6 +161,7 @@ def fabric_of_a_node_with_a_late_clock(k):
             start("gpu03", *argv, faketime=clock)
         time.sleep(5)
 
+    begun = time.time()
     again("-200s")
     k.inject("clock_behind", host="gpu03", seconds=200)
     try:
@@ -152,6 +178,7 @@ def fabric_of_a_node_with_a_late_clock(k):
         k.flap("gpu03", "hsn", down_for=25)
         ended(k)
     finally:
+        late_lines(k, "gpu03", 200, begun, time.time())
         again(None)
         k.inject("clock_right", host="gpu03")
 
