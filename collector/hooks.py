@@ -31,6 +31,8 @@ ENVIRONMENT = (
 # More of them at this site: one name a line, which may end in *. It is root's.
 SITE_ENVIRONMENT = "/etc/faultline/slurm/environment.conf"
 MAX_SITE = 16 << 10
+# What the gate printed when it refused the job: kept of a record of the event "gate", which only a refusal makes.
+GATE_ANSWER = b"FAULTLINE_GATE_ANSWER"
 SECRET = frozenset((b"SLURM_JWT",))  # a task prolog's environment holds a user's token to the scheduler
 
 # A hook that cannot write into its spool leaves its reason in the name of an empty file here, for the agent to count.
@@ -49,11 +51,24 @@ HUNG = 3  # exit status of the child whose spool does not even take a byte
 
 def main(argv: list[str]) -> int:
     """Writes the environment to the spool. ``argv`` holds the event's name; the result is 0, unless a gate is asked and
-    refuses."""
+    refuses the job."""
+    event = argv[0] if argv and argv[0] in EVENTS else "unknown"
+    _record(event)
+    if not (event == "healthcheck" or (event == "prolog" and "--gate" in argv[1:])):
+        return 0
+    lines, code = _gate()
+    if code and event == "prolog" and os.environ.get("SLURM_JOB_ID"):
+        # Slurm logs only that the prolog failed: this says why, in root's spool, where no user can write.
+        os.environ[os.fsdecode(GATE_ANSWER)] = "\n".join(lines)
+        _record("gate")
+    return code
+
+
+def _record(event: str) -> None:
+    """Writes the environment to the spool, or counts that it could not. Never raises."""
     before: list[tuple[int, object]] = []
     child = -1
     try:
-        event = argv[0] if argv and argv[0] in EVENTS else "unknown"
         spool = os.environ.get("FAULTLINE_HOOK_SPOOL") or (TASK_SPOOL if event == "taskprolog" else SPOOL)
         child = _fork()
         _guard(before, spool, event)
@@ -68,11 +83,10 @@ def main(argv: list[str]) -> int:
         if child == 0:
             os._exit(0)
         _unguard(before)
-    return _gate() if argv[:1] == ["healthcheck"] or (argv[:1] == ["prolog"] and "--gate" in argv[1:]) else 0
 
 
-def _gate() -> int:
-    """Prints the gate's answer. 1 if the job is to be refused; 0 if anything is wrong here."""
+def _gate() -> "tuple[tuple[str, ...], int]":
+    """Prints the gate's answer; gives it, and 1 if the job is to be refused, 0 if anything is wrong here."""
     try:
         from collector.agent.gate.answer_file import here
 
@@ -83,8 +97,8 @@ def _gate() -> int:
     try:
         os.write(1, "\n".join([*lines, ""]).encode("ascii", "replace"))  # a buffer would fail once more at the exit
     except BaseException:
-        return code
-    return code
+        return lines, code
+    return lines, code
 
 
 def _fork() -> int:
@@ -209,8 +223,10 @@ def content(env: "os._Environ[bytes]", event: str, host: str, now_ns: int) -> by
     cut = 0
     # All tasks of a step have the same, but for their numbers: the first one tells it.
     more = _environment() if event == "taskprolog" and env.get(b"SLURM_PROCID", b"0") == b"0" else ()
+    answer = (GATE_ANSWER,) if event == "gate" else ()
     for name, value in env.items():
-        if not (name.startswith(PREFIXES) or name in NAMES or (name + b"=").startswith(more)) or name in SECRET:
+        allowed = name.startswith(PREFIXES) or name in NAMES or name in answer or (name + b"=").startswith(more)
+        if not allowed or name in SECRET:
             continue
         if len(value) > MAX_VALUE:
             value = value[:MAX_VALUE]

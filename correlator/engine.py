@@ -29,7 +29,7 @@ from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DOWN
 from correlator.facts.registry import conclude, root_event
 from correlator.facts.world import World, bus_of
-from correlator.gather import collected, kernel_copies, kernel_lines, of_timeouts, silences, telemetry
+from correlator.gather import collected, kernel_copies, kernel_lines, of_timeouts, silences, software, telemetry
 from correlator.gather import event_table as stored_events
 from correlator.gather import events as event_rows
 from correlator.gather import runs as run_rows
@@ -247,6 +247,7 @@ def gather_world(
         kernel_clocks=kernel_clocks or kernel_lines.Asked(store, cluster),
         line_copies=kernel_copies.Asked(store, cluster),
         gpu_minors=telemetry.gpu_minors(store, cluster, is_measured=measured.any),
+        software=software.versions(store, cluster, is_measured=measured.any),
         clocks=off.offsets,
         accounting_time=off.zones.accounting_time,
         silences=silences.Asked(store, cluster),

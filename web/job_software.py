@@ -1,7 +1,8 @@
 """What the nodes of a run ran when it began (kernel, drivers, firmware, image), and what of it the last good run had otherwise.
 
 The node's agent reports it, no user. Where the changed thing is of the kind that broke (``Cause.software``), on the node
-that broke, the page states that it fits the verdict. It weighs nothing in it: a new version is no proof.
+that broke, the page states that it fits the verdict. It weighs nothing in it: a new version is no proof. What nodes run otherwise
+than others supports a verdict where jobs of several users fail on them alike (``correlator.facts.environment.differences``).
 """
 
 from __future__ import annotations
@@ -11,12 +12,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from correlator.facts.registry import software_of
+from correlator.model.software_names import called
 from parsers.hostlist import fold
 from store.questions import events, job_files, software
 from web.reading import Reader, Row
-
-#: What a name of the agent's is called.
-_CALLED = {"nvidia_driver": "NVIDIA driver", "nic_firmware": "NIC firmware", "bios": "BIOS", "os": "operating system"}
 
 #: Node -> name -> version; several devices with different ones are listed together.
 Versions = Mapping[str, Mapping[str, str]]
@@ -82,13 +81,6 @@ def sentences(found: Iterable[Mapping[str, Any]]) -> list[str]:
         + (f" ({one['nodes']}): it fits what broke" if one["fits"] else "")
         for one in found
     ]
-
-
-def called(name: str) -> str:
-    """ "nic_driver_mlx5_core" -> "NIC driver mlx5_core"."""
-    if name.startswith("nic_driver_"):
-        return f"NIC driver {name.removeprefix('nic_driver_')}"
-    return _CALLED.get(name, name)
 
 
 def _fits(name: str, hosts: Iterable[str], verdict: Mapping[str, Any]) -> bool:

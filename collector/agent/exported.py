@@ -26,10 +26,11 @@ _ENTRY = re.compile(
     rb"""(?P<value>=(?:'[^']*+'|"(?:[^"\\]|\\[\s\S])*+"|\$'(?:[^'\\]|\\[\s\S])*+'|\\[\s\S]|[^'"\s\\$])*+)?\n"""
 )
 #: What ``collector.hooks`` keeps, and its bounds: a test compares the two. A hook takes nothing from the agent, nor this from it.
-_EVENTS = ("prolog", "epilog", "prologslurmctld", "epilogslurmctld", "taskprolog", "healthcheck")
+_EVENTS = ("prolog", "epilog", "prologslurmctld", "epilogslurmctld", "taskprolog", "healthcheck", "gate")
 _PREFIXES = (b"SLURM_", b"SLURMD_")
 _NAMES = frozenset((b"CUDA_VISIBLE_DEVICES", b"GPU_DEVICE_ORDINAL", b"ROCR_VISIBLE_DEVICES"))
 _SECRET = b"SLURM_JWT"
+_GATE_ANSWER = b"FAULTLINE_GATE_ANSWER"
 _MOST_VALUE, _MOST_FILE = 32 << 10, 256 << 10
 _DOUBLE = re.compile(rb'\\(["$`\\])|\\\n')
 _ANSI = re.compile(rb"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|([\s\S]))")
@@ -74,7 +75,8 @@ def _content(env: Mapping[bytes, bytes], event: bytes, host: bytes, at_ns: int) 
         _of_task() if event == b"taskprolog" and env.get(b"SLURM_PROCID", b"0") == b"0" else (),
     )
     for name, value in env.items():
-        if not (name.startswith(_PREFIXES) or name in _NAMES or (name + b"=").startswith(more)) or name == _SECRET:
+        allowed = name.startswith(_PREFIXES) or name in _NAMES or (name + b"=").startswith(more)
+        if not (allowed or (name == _GATE_ANSWER and event == b"gate")) or name == _SECRET:
             continue
         if len(value) > _MOST_VALUE:
             value, cut = value[:_MOST_VALUE], cut + 1

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +28,7 @@ from typing import Any
 import polars as pl
 
 from parsers.host_names import is_loopback, short_key, short_name
-from parsers.node_definitions import PREFIX, defined_nodes, other_names
+from parsers.node_definitions import PREFIX, controllers, defined_nodes, other_names
 from store.door import Asks, Door
 from store.questions import settling
 from store.tables import METADATA, SETTINGS
@@ -41,8 +40,6 @@ _ANOTHER = "\0"
 #: The store records under this name which inventory its rows were settled for.
 _FACT = "host_names"
 
-#: ``SlurmctldHost=ctl(10.0.0.1)``; lists are separated by commas or blanks.
-_CONTROLLER = re.compile(r"(?P<host>[\w.-]+)(?:\((?P<address>[^()\s]+)\))?")
 _NO_NAMES = frozenset({"", "localhost", "localhost.localdomain", "(null)", "n/a", "none"})
 
 
@@ -72,11 +69,8 @@ class HostNames:
             if str(row["scope"]).startswith("node:"):
                 named.append((cluster, str(row["scope"])[5:], value))
             elif not str(row["name"]).startswith(PREFIX):
-                named += [
-                    (cluster, m["host"], m["address"])
-                    for m in _CONTROLLER.finditer(value)
-                    if not _is_everybody(m["host"])
-                ]
+                pairs = controllers(str(row["name"]), value)
+                named += [(cluster, host, address) for host, address in pairs if not _is_everybody(host)]
             else:
                 named += [(cluster, *pair) for pair in _of_definition(str(row["name"]), value)]
         spelled, others = {}, {}

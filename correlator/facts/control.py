@@ -28,11 +28,13 @@ class AskedEnd(TypedDict):
 class HookFailure(TypedDict):
     """``which``: prolog or epilog; ``hosts``: all nodes that were tried, if it failed on each of them.
 
-    ``controllers``: it is slurmctld's own, which no node runs.
+    ``controllers``: it is slurmctld's own, which no node runs. ``unfit``: Faultline's gate in it refused the job, by this
+    check, and since when it fails.
     """
 
     which: str
     controllers: NotRequired[bool]
+    unfit: NotRequired[str]
     hosts: NotRequired[list[str]]
 
 
@@ -62,8 +64,18 @@ _PROLOG_OF_CONTROLLER = replace(
     short="PrologSlurmctld failed", again="when that is mended", advice=(("Run the script of PrologSlurmctld by hand on {host}.", None),),
 )  # fmt: skip
 
+_GATE = replace(
+    _PROLOG, event="node.unfit", category="infra.node", title="{host} was found unfit by Faultline's gate: {unfit}",
+    plain="its node was found unfit before the job began", short="found unfit by Faultline's gate",
+    advice=(("See what makes {host} unfit, and repair that.", "faultline node {host}"), RESUME),
+    disproof="A record of the gate in root's spool on another node, or a check of this node that finds it fit.",
+    software=(), avoid=False,
+)  # fmt: skip
+
 
 def _whose_prolog(fact: Fact) -> Cause | None:
+    if fact.attrs.get(UNFIT):
+        return _GATE
     if fact.attrs.get(CONTROLLERS):
         return _PROLOG_OF_CONTROLLER
     return _PROLOG_EVERYWHERE if fact.attrs.get(HOSTS) else None
@@ -72,7 +84,7 @@ def _whose_prolog(fact: Fact) -> Cause | None:
 PROLOG_FAILURE = Kind(
     "prolog.failure", "slurmd", "The prolog failed on a node.", HookFailure,
     witnesses=("slurmd", "slurmctld"),
-    brief="prolog failed", reported_within_s=60.0, cause=_PROLOG, variant=_whose_prolog,
+    brief="prolog failed", reported_within_s=60.0, cause=_PROLOG, variant=_whose_prolog, variants=(_GATE,),
 )  # fmt: skip
 
 EPILOG_FAILURE = Kind(
@@ -105,8 +117,9 @@ CONTROLLER_RESTART = Kind(
 
 KILL_FAILURE = Kind("kill.failure", "slurmd", "Processes of a job could not be killed.", NoAttrs)
 
-#: An attribute that is read in this file only.
+#: Attributes that are read in this file only.
 CONTROLLERS: Attr[bool] = attr("controllers")
+UNFIT: Attr[str] = attr("unfit")
 
 _MAINTENANCE = re.compile(
     r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE
@@ -150,7 +163,28 @@ def hook_failures(world: World) -> list[Fact]:
                 attrs["controllers"] = True
             run = str(event.job_id) if event.job_id is not None else None
             facts.append(kind.fact(event.time, None, event.sigma, host, run=run, attrs=attrs, events=(event,)))
-    return _one_per_failure(facts)
+    return [_refused(fact, world) for fact in _one_per_failure(facts)]
+
+
+#: The gate's record is written right before the prolog that asked it fails; on a slow disk it takes some seconds.
+REFUSAL_S = 10.0
+
+
+def _refused(fact: Fact, world: World) -> Fact:
+    """A failed prolog in which Faultline's gate had refused the job. Root's prolog leaves that record, where no user can write
+    (parsers/documents/hook.py). Without a failed prolog it proves nothing: a site may ask the gate and go on."""
+    if fact.kind != PROLOG_FAILURE.name or not fact.host:
+        return fact
+    for event in world.kinds("sys.gate_refused"):
+        run = str(event.job_id) if event.job_id is not None else None
+        near = abs(event.time - fact.start) <= REFUSAL_S
+        if near and event.host == fact.host and event.entities.get("reason") and fact.run in (None, run):
+            since = event.entities.get("since")
+            known = f", since {str(since).replace('T', ' ')} UTC" if since else ""
+            attrs: HookFailure = {**PROLOG_FAILURE.attrs_of(fact), "unfit": f"{event.entities['reason']}{known}"}
+            events = in_order(fact.events, (event,))
+            return replace(fact, run=run, attrs=PROLOG_FAILURE.as_attrs(attrs), events=events)
+    return fact
 
 
 #: slurmd, slurmctld's agent, the drain and its reason all report the same failure within a moment.
@@ -184,7 +218,10 @@ NEXT_TRY_S = 600.0
 
 def common_failures(world: World) -> list[Revision]:
     """Prologs that failed on one node after another, while no node began a job: none of the nodes is at fault."""
-    failures = [f for f in world.facts_of(PROLOG_FAILURE.name) if f.host and not _from_controller(f)]
+    found_unfit = [f for f in world.facts_of(PROLOG_FAILURE.name) if f.attrs.get(UNFIT)]  # each of its own node
+    failures = [
+        f for f in world.facts_of(PROLOG_FAILURE.name) if f.host and not _from_controller(f) and f not in found_unfit
+    ]
     failures.sort(key=_start)
     begun = [e.time for e in world.kinds("slurm.step_start") if e.source == "slurmd" and "batch job" in e.message]
     found: list[Revision] = []

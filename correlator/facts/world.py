@@ -20,6 +20,7 @@ from correlator.gather.of_timeouts import NewLimits, Outputs, Work
 from correlator.gather.outlived import OUTLIVED, outlived
 from correlator.gather.presence import MARGIN_S, WhoWasThere, user_of
 from correlator.gather.silences import Answers
+from correlator.gather.software import Software
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
 from correlator.model.attributes import LINKS
 from correlator.model.kinds import Kind
@@ -54,10 +55,9 @@ class World:
     ``collected``: which sources were collected, and when; None if that is not known.
     ``outputs(jobs)``, ``new_limits(jobs)`` and ``work(runs)``: when jobs wrote output, changes of their time limits, and
     when their GPUs worked; asked only about runs that reached a limit.
-    ``kernel_clocks``: what a host's kernel lines show about its clock (gather/kernel_lines.py).
-    ``line_copies``: what other files show about such lines (gather/kernel_copies.py).
+    ``kernel_clocks``, ``line_copies``: what a host's kernel lines show about its clock, and other files about such lines.
     ``silences``: what witnesses that saw nothing deny (gather/silences.py).
-    ``gpu_minors(host)`` returns (time, PCI address, number of the device file) of GPUs that nvidia-smi listed.
+    ``gpu_minors(host)`` returns (time, PCI address, number of the device file) of GPUs; ``software``: gather/software.py.
     ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here.
     ``past(since)``: of those that ended after ``since``, the runs and their ``run.failed``.
     ``believed``: the controllers, if determined from more than these events.
@@ -86,6 +86,7 @@ class World:
     outputs: Outputs = lambda jobs: {}
     new_limits: NewLimits = lambda jobs, since, until: {}
     work: Work = lambda runs: {}
+    software: Software = lambda hosts, moment: {}
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
     line_copies: kernel_copies.Copies | None = None
     silences: Answers | None = None

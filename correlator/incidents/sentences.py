@@ -16,7 +16,7 @@ from correlator.incidents.incident import Incident, events_of
 from correlator.incidents.incidents import survivors
 from correlator.incidents.rows import LATE_S
 from correlator.incidents.steps import others_say
-from correlator.model.attributes import END_UNSEEN, ENDS, FAR_END_ONLY, INFERRED, RATIO
+from correlator.model.attributes import DIFFERS, END_UNSEEN, ENDS, FAR_END_ONLY, INFERRED, RATIO
 from correlator.model.kinds import Advice, fill
 from correlator.model.nouns import Fact
 from correlator.model.time_texts import clock, lasting
@@ -155,6 +155,7 @@ def grounds(world: World, incident: Incident) -> list[str]:
             else "Chance of a coincidence below 0.001"
         )
     found += others_say(incident.hops)
+    found += [root.attrs[DIFFERS]] if root.attrs.get(DIFFERS) else []
     if root.attrs.get(INFERRED) and (ground := cause_of(root).inferred_from):
         found.append(ground)
     if incident.verdicts and (untouched := survivors(world, incident)).count:

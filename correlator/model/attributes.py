@@ -11,6 +11,7 @@ from correlator.model.attrs import Attr, attr
 from correlator.model.nouns import Event, Fact
 
 # -- what a fact reaches, and how it is known ----------------------------------------------------------------------------
+DIFFERS: Attr[str] = attr("differs")
 HOSTS: Attr[list[str]] = attr("hosts")
 RUNS: Attr[list[str]] = attr("runs")
 UNTIL: Attr[float] = attr("until")

@@ -23,6 +23,7 @@ from correlator.model.nouns import Event
 from correlator.repairs.model import Repair, Rows
 from correlator.repairs.remedies import is_drain
 from correlator.repairs.repairs import DAYS, Fleet, Noted, events_by_cluster, listed, noted
+from correlator.repairs.undone_drains import UndoneDrains, hold, undone_drains
 from parsers.moments import later
 from store import node_names
 from store.questions import out_of_service, repair_list
@@ -64,6 +65,19 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A node that was not advised about again ``at`` a moment (naive UTC), because somebody had given it back (``why``) and its
+    ``device`` had reported no fault since."""
+
+    cluster: str | None
+    host: str
+    node: str
+    device: str
+    at: datetime
+    why: str
+
+
+@dataclass(frozen=True)
 class Shadow:
     """The advice from ``since`` to ``until`` (naive UTC; None: nothing is stored), the newest first. ``step_min``: how
     far apart, in minutes, two looks at the list may be."""
@@ -72,6 +86,7 @@ class Shadow:
     until: datetime | None
     step_min: int
     advice: list[Advice]
+    held: tuple[Held, ...] = ()
 
     @property
     def by_people(self) -> int:
@@ -94,27 +109,39 @@ def shadow(store: Rows, since: datetime | None = None, until: datetime | None = 
         return Shadow(since, until, STEPS_MIN[0], [])
     end = until or later(last, timedelta(microseconds=1))
     begin = since if since is not None else later(end, -timedelta(days=DAYS))
-    found, step = [], STEPS_MIN[0]
+    found: list[Advice] = []
+    held: list[Held] = []
+    step = STEPS_MIN[0]
     nodes = node_names.NodeNames(store)
     ledger = _ledger(store)
+    undone = undone_drains(row for rows in ledger.values() for row in rows)
     for cluster, pairs in sorted(
         events_by_cluster(store, later(begin, -timedelta(days=DAYS)), end).items(), key=lambda c: c[0] or ""
     ):
         known = {row["host"] for row in store.ask(repair_list.hosts_of_slurm(cluster))}
         moments, cluster_step = _moments([e for e, _ in pairs], begin, min(end, last))
         step = max(step, cluster_step)
-        past = _Past(store, cluster, pairs)
-        made = _advised(past, begin, moments, known, ledger)
+        past = _Past(store, cluster, pairs, undone)
+        made = list(_advised(past, begin, moments, known, ledger))
         deaths = _deaths(store, cluster)
-        found += [_outcome(one, ledger, deaths, nodes.of(one.host, cluster)) for one in made]
-    return Shadow(begin, end, step, sorted(found, key=lambda a: (a.at, a.node, a.device), reverse=True))
+        found += [_outcome(one, ledger, deaths, nodes.of(one.host, cluster)) for one in made if isinstance(one, Advice)]
+        held += [replace(one, node=nodes.of(one.host, cluster)) for one in made if isinstance(one, Held)]
+    return Shadow(
+        begin, end, step, sorted(found, key=_order, reverse=True), tuple(sorted(held, key=_order, reverse=True))
+    )
+
+
+def _order(one: Advice | Held) -> tuple[datetime, str, str]:
+    return one.at, one.node, one.device
 
 
 class _Past:
     """The repair list of one cluster as it was at a moment."""
 
-    def __init__(self, store: Rows, cluster: str | None, pairs: Sequence[tuple[Event, str | None]]) -> None:
-        self.cluster, self._pairs = cluster, pairs
+    def __init__(
+        self, store: Rows, cluster: str | None, pairs: Sequence[tuple[Event, str | None]], undone: UndoneDrains
+    ) -> None:
+        self.cluster, self._pairs, self._undone = cluster, pairs, undone
         self._times = [event.time for event, _ in pairs]
         self._fleet = Fleet(store, cluster)
         self._noted = noted(store, cluster, {i for _, i in pairs if i})
@@ -124,9 +151,12 @@ class _Past:
     def repairs(self, moment: datetime) -> list[Repair]:
         since, until = later(moment, -timedelta(days=DAYS)), seconds_of(moment) or 0.0
         first = bisect_left(self._times, (seconds_of(since) or 0.0) - 86400.0)  # an outage may have begun before
-        return listed(
+        found = listed(
             self._pairs[first : bisect_right(self._times, until)], self._fleet, self._as_of(moment), since, moment
         )
+        for repair in found:
+            hold(repair, self._undone, moment)
+        return found
 
     def _as_of(self, moment: datetime) -> Mapping[str, Noted]:
         """What incidents show, with the runs that had ended by then."""
@@ -152,20 +182,26 @@ def _moments(events: Sequence[Event], begin: datetime, end: datetime) -> tuple[l
 
 def _advised(
     past: _Past, begin: datetime, moments: Iterable[datetime], known: set[str], ledger: Mapping[Any, list[Any]]
-) -> Iterator[Advice]:
+) -> Iterator[Advice | Held]:
     """Advice at each moment, once while it lasts: none about a node that is out of service already, and none that stood
-    when the period began."""
+    when the period began. Once for each drain that somebody ended: that it is not repeated."""
     standing: dict[str, datetime] = {}
+    held: set[tuple[str, str]] = set()
     for moment in (begin, *moments):
         for repair in past.repairs(moment):
             host = repair.host
-            if repair.urgency != "now" or not is_drain(repair) or host not in known:
+            if repair.urgency != "now" or not (is_drain(repair) or repair.held) or host not in known:
                 continue
             if any(
                 row["begin"] <= moment and (row["end"] is None or row["end"] > moment)
                 for row in ledger[past.cluster, host]
             ):
                 standing.pop(host, None)
+                continue
+            if repair.held:
+                if moment > begin and (host, repair.held) not in held:
+                    yield Held(past.cluster, host, host, repair.device, moment, repair.held)
+                held.add((host, repair.held))
                 continue
             if moment > begin and (host not in standing or moment - standing[host] > OVER):
                 yield Advice(past.cluster, host, host, repair.device, moment, repair.action)
@@ -216,4 +252,4 @@ def _by(drain: Mapping[str, Any]) -> str:
     return "unknown" if actor in ("", "update_node") else "people"
 
 
-__all__ = ["HORIZON", "Advice", "Shadow", "shadow"]
+__all__ = ["HORIZON", "Advice", "Held", "Shadow", "shadow"]

@@ -48,7 +48,7 @@ class Candidate:
     """A node with a device for which the repair list says "now" and to drain. ``incident``: the newest one that is the
     device's own; None if there is none. ``wrong``: an operator marked it so. ``newest_fault``: when something that is no user last reported
     a fault of this device, whatever incident it belongs to. ``states``: of each such writer, its last word on whether the
-    link is down or up."""
+    link is down or up. ``held``: why a person's decision stands against it, "" if none does."""
 
     cluster: str | None
     host: str
@@ -60,6 +60,7 @@ class Candidate:
     witnesses: tuple[Witness, ...] = ()
     newest_fault: datetime | None = None
     states: tuple[Witness, ...] = ()
+    held: str = ""
 
     @property
     def newest(self) -> datetime | None:
@@ -71,10 +72,15 @@ def candidates(store: Rows, cluster: str | None) -> list[Candidate]:
     """One for each node of a cluster (None: of the only one), with the device that has the best evidence."""
     found: dict[str, Candidate] = {}
     for repair in repairs(store).repairs:
-        if repair.urgency != "now" or not is_drain(repair) or (cluster is not None and repair.cluster != cluster):
+        if (
+            repair.urgency != "now"
+            or not (is_drain(repair) or repair.held)
+            or (cluster is not None and repair.cluster != cluster)
+        ):
             continue
         one = _candidate(store, repair)
-        if repair.host not in found or len(one.witnesses) > len(found[repair.host].witnesses):
+        known = found.get(repair.host)
+        if known is None or (not one.held, len(one.witnesses)) > (not known.held, len(known.witnesses)):
             found[repair.host] = one
     return [found[host] for host in sorted(found)]
 
@@ -100,6 +106,7 @@ def _candidate(store: Rows, repair: Repair) -> Candidate:
     found = Candidate(
         repair.cluster, repair.host, repair.device, repair.action, repair.down, states=lines(None, events_with("down", "up")),
         newest_fault=max((one.time for one in lines(None, _of_faults())), default=None),
+        held=repair.held,
     )  # fmt: skip
     if not own:
         return found

@@ -21,7 +21,7 @@ class Repair:
     device of the same role has in the period, ``probability`` that of as many or more there (lemons.py), ``outlier``
     that chance does not explain it. ``node`` is the host's name in the whole store. ``planes`` are those that the host
     is cabled to, one of which is ``plane``. ``runs`` ran on the host meanwhile; ``ended`` are those it ended,
-    ``slowed`` those it only slowed.
+    ``slowed`` those it only slowed. ``held``: why the node is not to be drained, though the device would be reason enough.
     """
 
     kind: str
@@ -54,6 +54,7 @@ class Repair:
     urgency: str = "watch"
     action: str = ""
     command: str | None = None
+    held: str = ""
 
     def document(self) -> dict[str, Any]:
         """The repair as JSON; times are naive UTC."""

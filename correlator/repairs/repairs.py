@@ -31,13 +31,14 @@ from correlator.model.json_text import from_json
 from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event, Fact
 from correlator.repairs.model import Repair, RepairList, Rows
-from correlator.repairs.remedies import Remedy, remedy
+from correlator.repairs.remedies import Remedy, is_drain, remedy
+from correlator.repairs.undone_drains import hold, undone_drains
 from correlator.site.cabling import cabling
 from correlator.site.interfaces import FACT, remembered
 from correlator.site.site import Site, build_site
 from parsers.moments import later
 from store import node_names, run_names
-from store.questions import conclusions, repair_list
+from store.questions import conclusions, out_of_service, repair_list
 from store.questions.repair_list import Stretch
 
 #: A week: what fits between two rounds through the hall.
@@ -84,6 +85,10 @@ def repairs(store: Rows, since: datetime | None = None, until: datetime | None =
     for repair in found:
         repair.node = nodes.of(repair.host, repair.cluster)
         advise(repair)
+    if any(is_drain(repair) for repair in found):
+        undone = undone_drains(store.ask(out_of_service.everything()))
+        for repair in found:
+            hold(repair, undone)
     return RepairList(begin, end, sorted(found, key=_order))
 
 

@@ -11,14 +11,14 @@ later one's here: they come from one machine.
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 from typing import Any
 
-from parsers.node_definitions import addresses, defined_nodes
+from parsers.node_definitions import CONTROLLERS, addresses, defined_nodes
+from parsers.node_definitions import controllers as of_setting
 from store.questions.settling import ADDRESS, ALIAS
 
 #: The site's setting: addresses and small networks that forward lines of other hosts, a controller's included.
@@ -29,9 +29,6 @@ USERS_SETTING = "syslog.users_can_write_syslog"
 SENDING_SETTING = "syslog.users_can_send_syslog"
 #: A network is listed address by address, since queries compare addresses as text.
 MOST_RELAYS = 256
-_CONTROLLER = re.compile(r"\s*([^\s()]+)\s*(?:\(\s*([^()\s]+)\s*\))?")
-#: ``SlurmctldHost=ctl1(10.0.0.1)``; older configurations name the machines, and their addresses, otherwise.
-CONTROLLER_SETTINGS = {"SlurmctldHost": None, "ControlMachine": "ControlAddr", "BackupController": "BackupAddr"}
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def senders(
 
 def controllers(settings: Iterable[Mapping[str, Any]]) -> frozenset[str]:
     """The machines that slurm.conf names as controllers."""
-    return frozenset(str(r["value"]).split("(")[0].strip() for r in settings if r["name"] in CONTROLLER_SETTINGS)
+    return frozenset(host for r in settings for host, _ in of_setting(str(r["name"] or ""), str(r["value"] or "")))
 
 
 def configured_nodes(settings: Iterable[Mapping[str, Any]]) -> set[str]:
@@ -145,13 +142,12 @@ def _of_controllers(settings: Iterable[Mapping[str, Any]]) -> dict[str, str]:
         name, value = str(row["name"] or ""), str(row["value"] or "")
         if row["scope"] == ADDRESS:
             found[name] = value
-        elif name in CONTROLLER_SETTINGS and (machine := _CONTROLLER.match(value)) is not None:
-            values[name] = machine[1]
-            if machine[2]:
-                found[machine[2]] = machine[1]
+        elif named := of_setting(name, value):
+            values[name] = named[0][0]
+            found.update((address, host) for host, address in named if address)
         else:
             values.setdefault(name, value)
-    for name, address in CONTROLLER_SETTINGS.items():
+    for name, address in CONTROLLERS.items():
         if address is not None and name in values and values.get(address):
             found[values[address]] = values[name]
     return found

@@ -70,6 +70,15 @@ past=$((uptime - made))
 if number "$age"; then old="answer of the service $((age + past)) s ago"; else old="without the service"; fi
 printf '%s\n' "$fitness $node ($old)$reasons"
 if [ "$fitness" = unfit ] && [ "$uptime" -lt "$refuse_until" ]; then
+    # Slurm logs only that the prolog failed. Why, is a record in root's spool, where no user can write: as a hook's (a health
+    # check refuses no job).
+    if [ -n "$SLURM_JOB_ID" ]; then
+        case $0 in */faultline-gate.sh) here=${0%/*} ;; faultline-gate.sh) here=. ;; esac
+        export FAULTLINE_GATE_ANSWER="$fitness $node ($old)$reasons"
+        fl_event=gate fl_done=
+        [ ! -r "$here/faultline-memory.sh" ] || . "$here/faultline-memory.sh"
+        [ -n "$fl_done" ] || [ ! -r "$here/faultline-hook.sh" ] || /bin/sh "$here/faultline-hook.sh" gate </dev/null >/dev/null 2>&1
+    fi
     trap - EXIT # whatever else ends this, ends with 0
     exit 1
 fi

@@ -1,8 +1,8 @@
 #!/bin/sh
 # faultline-hook.sh EVENT: writes what Slurm tells its scripts (the environment) into Faultline's spool.
 #
-# For prolog, epilog, prologslurmctld, epilogslurmctld, taskprolog, healthcheck and jobcomp; the thin scripts beside this
-# one call it. It asks Slurm and the network nothing, opens no path that a user named, prints nothing, gives up
+# For prolog, epilog, prologslurmctld, epilogslurmctld, taskprolog, healthcheck, jobcomp and gate (a refused job); the scripts beside
+# this one call it. It asks Slurm and the network nothing, opens no path that a user named, prints nothing, gives up
 # after a second and always exits 0: whatever goes wrong here must never hold a job or drain a node.
 # Needs only a POSIX shell with tr, awk, date and mv (dash and busybox will do). docs/hooks.md has the whole story.
 
@@ -42,7 +42,7 @@ trap 'exit 124' TERM
 event=$2
 [ "$1" = --word ] && event=$3
 case $event in
-prolog | epilog | prologslurmctld | epilogslurmctld | healthcheck | jobcomp) default=/var/spool/faultline/hooks ;;
+prolog | epilog | prologslurmctld | epilogslurmctld | healthcheck | jobcomp | gate) default=/var/spool/faultline/hooks ;;
 # A task prolog runs as the job's user, who may not write into the spool of root's hooks.
 taskprolog) default=/var/spool/faultline/task-hooks ;;
 *) event=unknown default=/var/spool/faultline/hooks ;;
@@ -129,7 +129,7 @@ environment() { cat /proc/self/environ || env -0; }
 {
     printf 'faultline-hook/1\n'
     printf 'FAULTLINE_EVENT=%s\000FAULTLINE_HOST=%s\000FAULTLINE_TIME=%s.%s' "$event" "$host" "$seconds" "$nanos"
-    environment | LC_ALL=C tr '\n\000' '\001\n' | LC_ALL=C awk -v task="$task" -v site="$site" '
+    environment | LC_ALL=C tr '\n\000' '\001\n' | LC_ALL=C awk -v task="$task" -v site="$site" -v event="$event" '
         BEGIN {
             if (task != "") {
                 n = split(task "*LOADEDMODULES=*_LMFILES_=*CONDA_DEFAULT_ENV=*CONDA_PREFIX=*VIRTUAL_ENV=*GIT_COMMIT=", kept, "*")
@@ -145,7 +145,7 @@ environment() { cat /proc/self/environ || env -0; }
             return 0
         }
         /^SLURM_JWT=/ { next } # a token of the user
-        !/^(SLURM_|SLURMD_|CUDA_VISIBLE_DEVICES=|GPU_DEVICE_ORDINAL=|ROCR_VISIBLE_DEVICES=)/ && !of_task($0) { next }
+        !/^(SLURM_|SLURMD_|CUDA_VISIBLE_DEVICES=|GPU_DEVICE_ORDINAL=|ROCR_VISIBLE_DEVICES=)/ && !of_task($0) && !(event == "gate" && /^FAULTLINE_GATE_ANSWER=/) { next }
         full { next }
         {
             pair = $0

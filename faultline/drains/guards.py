@@ -127,6 +127,8 @@ def _is_fresh(known: Known, one: Candidate) -> str:
 
 
 def _respects_people(known: Known, one: Candidate) -> str:
+    if one.held:
+        return one.held
     since = known.now - timedelta(hours=known.settings.respect_hours)
     for step in known.steps:
         if step.host == one.host and step.step in (UNDONE, TAKEN_OVER) and step.at > since:
@@ -180,8 +182,8 @@ def _capacity(nodes: Iterable[SlurmNode]) -> tuple[Counter[str], Counter[str]]:
 Guard = Callable[[Known, Candidate], str]
 #: About the node and the evidence.
 OF_NODE: Mapping[str, Guard] = {
-    "node": _is_known, "drained": _is_nobodys, "state": _is_serving, "incident": _is_own, "authorities": _is_witnessed,
-    "down": _is_down, "freshness": _is_fresh, "people": _respects_people, "slurm": _is_not_refused_by_slurm,
+    "node": _is_known, "drained": _is_nobodys, "state": _is_serving, "people": _respects_people, "incident": _is_own,
+    "authorities": _is_witnessed, "down": _is_down, "freshness": _is_fresh, "slurm": _is_not_refused_by_slurm,
 }  # fmt: skip
 #: About what the cluster can bear.
 OF_CLUSTER: Mapping[str, Guard] = {"rate": _is_within_rate, "storm": _is_no_storm, "floor": _leaves_enough}

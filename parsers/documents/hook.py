@@ -11,8 +11,10 @@ only, as ``task_hook`` (JSON: ``job_id``, ``owner_uid``, ``read_at``), which uid
 
 from __future__ import annotations
 
+import re
+
 from parsers.documents import fields, job_env
-from parsers.documents.document import Document, Gathered
+from parsers.documents.document import Document, Gathered, Line, StatedEvent
 from parsers.hostlist import expand
 from parsers.json_text import loads
 from parsers.record import Origin, Parsed
@@ -47,6 +49,9 @@ def _read(kind: str, data: bytes, origin: Origin) -> Parsed:
     if _event(env) == "taskprolog":
         gathered.warn("a task prolog's environment is a user's: nothing of it is taken (agents tell it as task_hook)")
         return gathered.parsed()
+    if kind == "hook_spool" and _event(env) == "gate":
+        _refusal(gathered, env, number, origin)
+        return gathered.parsed()
     gathered.add("jobs", _completion(env, number) if _event(env) == "jobcomp" else _observation(env, number, origin))
     return gathered.parsed()
 
@@ -64,6 +69,37 @@ def _users_word(gathered: Gathered, data: bytes, origin: Origin) -> Parsed:
         "jobs", {"job_id": number, "uid": uid, "observed_at": seen, "source": "task_hook", "host": origin.host}
     )
     return gathered.parsed()
+
+
+#: What the gate printed of a reason: "  - GPU 1 is lost [NVRM: Xid ..., since 2026-11-21T16:00:00Z]"; the brackets hold the evidence.
+_REASON, _EVIDENCE = "  - ", " ["
+_SINCE = re.compile(r"\bsince (\d{4}-\d\d-\d\dT\d\d:\d\d)\S*Z\]$")
+_MOST_REASONS = 12
+
+
+def _refusal(gathered: Gathered, env: dict[str, str], number: int, origin: Origin) -> None:
+    """A job that Faultline's gate refused (deploy/slurm/faultline-gate.sh), as a line: by which check, and since when.
+
+    Only root's prolog leaves such a record in a spool where users cannot write; one from anywhere else is a claim. Lines that the
+    gate quotes as evidence are left out: the job's user sees this line, and they may be about other users' processes.
+    """
+    if origin.of_person or "task-hooks/" in (origin.path or ""):
+        gathered.warn("a refusal of the gate that a user can have written: nothing of it is taken")
+        return
+    answer = env.get("FAULTLINE_GATE_ANSWER", "").splitlines()
+    lines = [line.removeprefix(_REASON).partition(_EVIDENCE) for line in answer[1 : _MOST_REASONS + 1]]
+    found = [(text, since[1] if (since := _SINCE.search(shown)) else None) for text, _, shown in lines if text]
+    if not answer or not answer[0].startswith("unfit ") or not found:
+        gathered.warn("no refusal of the gate: it does not say why the node is unfit")
+        return
+    host = origin.host or env.get("FAULTLINE_HOST") or env.get("SLURMD_NODENAME")
+    shown = "; ".join(f"{text}, since {since}Z" if since else text for text, since in found)
+    text = f"Faultline's gate refused job {number}: {answer[0]}: {shown}"
+    entities: dict[str, object] = {"nodes": [host], "reason": found[0][0], "since": found[0][1]}
+    gathered.keep(
+        Line(1, text.encode(), text), fields.epoch_text(env.get("FAULTLINE_TIME")), number, host, 1_000,
+        StatedEvent("sys.gate_refused", entities, "error"),
+    )  # fmt: skip
 
 
 def _event(env: dict[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from dataclasses import asdict
 from typing import Any
 
 from correlator.repairs.drain_advice import HORIZON, Advice, Shadow, shadow
@@ -21,6 +22,9 @@ _ADVICE = (
     Column("node", "Node", "name"), Column("device", "Device", "name"), Column("at", "Would have drained", "time"),
     Column("drained", "Drained", "time"), Column("after_s", "After", "seconds"), Column("by", "By", "name"), Column("reason", "Reason"),
     Column("killed", "Killed first", "name"), Column("action", "Advice"),
+)  # fmt: skip
+_HELD = (
+    Column("node", "Node", "name"), Column("device", "Device", "name"), Column("at", "Would have drained", "time"), Column("why", "Why not"),
 )  # fmt: skip
 _LEDGER = (
     Column("host", "Node", "name"), Column("state", "State", "name"), Column("begin", "From", "time"), Column("end", "Until", "time"),
@@ -43,7 +47,10 @@ def advice(reader: Reader) -> Section:
     found = shadow(reader.store, reader.since, reader.until)
     return Section(
         "advice", "Advice to drain, in shadow", _lead(found), figures=_figures(found),
-        tables=(reader.table("", _ADVICE, [_row(one) for one in found.advice], empty="The repair list would have drained no node."),),
+        tables=(
+            reader.table("", _ADVICE, [_row(one) for one in found.advice], empty="The repair list would have drained no node."),
+            *([reader.table("Not advised again", _HELD, [asdict(one) for one in found.held])] if found.held else []),
+        ),
         notes=(
             "This section only counts. The repair list was made again as it was then, "
             f"in steps of at least {found.step_min} min, from the {DAYS:g} days before. A node that was out of service already is no advice.",

@@ -52,7 +52,7 @@ def repeated(period: Period) -> sa.Select[Any]:
 
 def everything() -> sa.Select[Any]:
     """Every period out of service, by node and time, without its evidence."""
-    columns = (D.cluster, D.host, D.state, D.actor, D.owner, D.reason, D.begin, D.end)
+    columns = (D.cluster, D.host, D.state, D.actor, D.owner, D.reason, D.begin, D.end, D.undone_by)
     return sa.select(*columns).order_by(D.cluster, D.host, D.begin)
 
 

@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Double, Select, Table, Update, and_, cast, func, or_, select, union, update
 
+from parsers.node_definitions import CONTROLLERS
 from store.door import Question
-from store.functions import PLACE, among, const, epoch, in_order, json_member, row_place, same, unnested
+from store.functions import PLACE, among, const, epoch, in_order, json_member, one_of, row_place, same, unnested
 from store.tables import BOOTS, JOBS, LINE_CLUSTERS, LINKS, LOGS, NODE_STATES, SETTINGS, TEXT, TOPOLOGY
 
 #: The scope of settings that map another name to its node.
@@ -28,7 +29,7 @@ def named_clusters() -> Question:
 def settings_about_hosts() -> Select[Any]:
     """The distinct settings that name nodes and controllers: ``cluster``, ``scope``, ``name``, ``value``."""
     setting = SETTINGS.c
-    controllers = func.regexp_full_match(setting.name, const("(SlurmctldHost|ControlMachine|BackupController).*"))
+    controllers = one_of(setting.name, tuple(CONTROLLERS))
     of_cluster = and_(setting.scope == const("cluster"), or_(setting.name.like(const("NodeName:%")), controllers))
     named = select(setting.cluster, setting.scope, setting.name, setting.value).distinct()
     return named.where(or_(of_cluster, setting.scope.like(const("node:%"))))

@@ -20,13 +20,13 @@ LOOK_BACK = timedelta(days=2)
 JUST_AFTER = timedelta(minutes=2)
 
 
-def at(hosts: Sequence[str], cluster: str | None, begin: datetime) -> sa.Select[Any]:
+def at(hosts: Sequence[str], cluster: str | None, begin: datetime, look_back: timedelta = LOOK_BACK) -> sa.Select[Any]:
     """``host``, ``name``, ``device`` (null: of the whole node) and ``version``: what each node had when a run began."""
     m = METRICS.c
     name, device = json_text(m.labels, "$.name").label("name"), json_text(m.labels, "$.device").label("device")
     newest = last_by(json_text(m.labels, "$.version"), m.time).label("version")
     conditions = [
-        m.metric == const(METRIC), listed(m.host, hosts), m.time.between(begin - LOOK_BACK, begin + JUST_AFTER), of_cluster(m.cluster, cluster),
+        m.metric == const(METRIC), listed(m.host, hosts), m.time.between(begin - look_back, begin + JUST_AFTER), of_cluster(m.cluster, cluster),
     ]  # fmt: skip
     return (
         sa.select(m.host, name, device, newest)

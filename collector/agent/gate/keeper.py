@@ -136,7 +136,7 @@ class Keeper:
     def joined(self, sights: list[Sight]) -> Answer:
         """The service's answer and what is seen now, as one."""
         now = self.context.uptime()
-        found = [(sight.verdict, f"{sight.text} (seen by the agent)") for sight in sights]
+        found = [(sight.verdict, f"{sight.text} [seen by the agent]") for sight in sights]
         latest, refuse_until, age = self.latest, 0.0, -1
         if latest is not None and now - latest.at < EXPIRES_S:
             age = int(latest.age + now - latest.at)
@@ -150,6 +150,7 @@ class Keeper:
                 unheard = f"the service has not been asked yet; it is within {ASK_EVERY_S:g} s of the agent's start"
             found.append((DOUBTFUL, f"{unheard}: {self.trouble}" if self.trouble else unheard))
         verdict = max((verdict for verdict, _ in found), key=VERDICTS.index, default=FIT)
+        found.sort(key=lambda one: -VERDICTS.index(one[0]))  # the gravest first: it is why a job is refused
         reasons = tuple(plain(text) for _, text in found if text)
         refuses = verdict == UNFIT and self.mode == DRAIN
         return Answer(
@@ -208,7 +209,9 @@ def _answer_of(document: dict[str, Any], now: float) -> ServiceAnswer:
     reasons = []
     for reason in document["reasons"][:_MOST_REASONS]:
         since = f", since {reason['since'][:19]}Z" if reason.get("since") else ""
-        reasons.append(plain(f"{plain(str(reason['text']))[:180]} ({str(reason['evidence'])[:80]}{since})"))
+        # What is in brackets is evidence: who asks on behalf of a user leaves it out (parsers/documents/hook.py).
+        text = plain(str(reason["text"]))[:180].replace(" [", " (")
+        reasons.append(plain(f"{text} [{str(reason['evidence'])[:80]}{since}]"))
     drain = document.get("drain") or {}
     granted = float(drain.get("until_s") or 0.0) if drain.get("granted") is True else 0.0
     return ServiceAnswer(verdict, tuple(reasons), now, float(document["age_s"]), granted)

@@ -3,7 +3,7 @@
 Often no log of the node reports it. If jobs of several users fail alike on one node, and their jobs elsewhere do not,
 the node's environment is the cause, with the odds of ``odds.py``. What one user's jobs alone show is only a doubt: they
 may have made a mistake, and they write their own output. What jobs of several users show on several nodes alike is no
-node's fault.
+node's fault, unless these run something else than the nodes where jobs of the same users and names go on and end well.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from correlator.facts.environment.differences import differences, sentence
 from correlator.facts.environment.ended import CONCLUSIVE, Ended, Failure, Numbers
 from correlator.facts.environment.kinds import (
     ENVIRONMENT_IN_OUTPUT,
@@ -34,6 +35,7 @@ from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STOR
 from correlator.facts.world import World
 from correlator.model.attributes import OUTPUT, RUNS
 from correlator.model.nouns import Fact, Run, in_order
+from parsers.hostlist import fold
 
 #: Jobs elsewhere count if they ended within a day before the first failure.
 DAY_S = 86_400.0
@@ -65,6 +67,10 @@ MANAGER_S = 1800.0
 #: did not.
 TWICE, OFTEN = 2, 3
 
+#: The highest confidence for nodes that share a difference: what else they share is not known. And how much of the doubt a
+#: difference takes from one node's.
+TOGETHER_SUREST, SUPPORT = 0.75, 0.2
+
 #: So many users must have failed with an error of which only the text is known, and each must have been well elsewhere.
 UNLISTED_USERS = 3
 _NOWHERE: Numbers = np.zeros(0, np.int64)
@@ -81,15 +87,21 @@ def environments(world: World) -> list[Fact]:
     for failure in sorted(failures, key=lambda f: (f.end, f.run.key)):
         if failure.user:
             alike[failure.signature.key].append(failure)
-    concluded = {f.run.key for f in fresh}
-    facts = [
-        fact for same in alike.values() for group in _groups(same, concluded)
-        if (fact := _of_node(world, ended, group)) is not None
-    ]  # fmt: skip
+    concluded, facts = {f.run.key for f in fresh}, list[Fact]()
+    for same in alike.values():
+        on_one = _of_nodes(world, ended, _groups(same, concluded))
+        # Only where no node alone explains them: nodes that share a difference.
+        facts += on_one or _of_nodes(
+            world, ended, (g for g in _groups(same, concluded, together=True) if len(g.hosts) > 1)
+        )
     reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
     facts = [fact for fact in facts if not _explained(world, fact)]
     in_output = (_in_output(ended, alike[f.signature.key], f) for f in fresh if f.run.key not in reported)
     return [*facts, *(fact for fact in in_output if fact is not None)]
+
+
+def _of_nodes(world: World, ended: Callable[[], Ended], groups: Iterable[_Group]) -> list[Fact]:
+    return [fact for group in groups if (fact := _of_node(world, ended, group)) is not None]
 
 
 def _failures(ends: Iterable[Fact], runs: Mapping[str, Run]) -> list[Failure]:
@@ -136,10 +148,19 @@ def _with_past(world: World, fresh: Sequence[Failure]) -> tuple[list[Run], list[
 
 @dataclass(frozen=True)
 class _Group:
-    """Failures with one signature on one node, in order of time, and the users that failed so there near them."""
+    """Failures with one signature on one node, or on several that share a difference, in order of time, and the users that failed so
+    there near them."""
 
     failures: Sequence[Failure]
     users: set[str]
+
+    @property
+    def hosts(self) -> set[str]:
+        return {str(failure.host) for failure in self.failures}
+
+    @property
+    def named(self) -> str:
+        return fold(sorted(self.hosts))
 
     @property
     def first(self) -> Failure:
@@ -150,13 +171,14 @@ class _Group:
         return self.failures[-1]
 
 
-def _groups(alike: Sequence[Failure], fresh: Collection[str]) -> Iterable[_Group]:
-    """Failures with one signature by node and half hour, without gaps, if a run of ``fresh`` (keys) is among them."""
+def _groups(alike: Sequence[Failure], fresh: Collection[str], *, together: bool = False) -> Iterable[_Group]:
+    """Failures with one signature by node (``together``: of all nodes) and half hour, without gaps, if a run of ``fresh`` (keys) is
+    among them."""
     hosts = {failure.host for failure in alike if failure.run.key in fresh}
     by_host: defaultdict[str, list[Failure]] = defaultdict(list)
-    for failure in alike:
-        if failure.host is not None and failure.host in hosts:
-            by_host[failure.host].append(failure)
+    for failure in alike if hosts else ():
+        if failure.host is not None and (together or failure.host in hosts):
+            by_host["" if together else failure.host].append(failure)
     for _, failures in sorted(by_host.items()):
         ends = np.array([f.end for f in failures])
         slots = [_slot(failure.end, ends) for failure in failures]
@@ -181,7 +203,7 @@ def _slot(end: float, ends: np.ndarray[Any, np.dtype[np.float64]]) -> int:
 def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | None:
     """The node's environment as the cause of these failures; None if the odds are against it."""
     first, last = group.first, group.last
-    host, signature, symptom = str(first.host), first.signature, first.signature.symptom
+    hosts, signature, symptom = group.hosts, first.signature, first.signature.symptom
     if len(group.users) < (UNLISTED_USERS if symptom.unlisted else 2):
         return None
     ended, key = asked(), first.signature.key
@@ -189,15 +211,15 @@ def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | 
         ended = ended.with_gpus  # what became of the others tells nothing
     if signature.event is None and not _early(ended, group):
         return None
-    here = ended.on(host, first.end - NEAR_S, last.end + AHEAD_S)
+    here = ended.on(hosts, first.end - NEAR_S, last.end + AHEAD_S)
     alike = here[ended.failed_so[here] == ended.numbers[key]]
     onset, began = ended.ends[alike[0]], ended.starts[alike[0]]
     so, later = np.isin(here, alike), (ended.ends[here] >= onset) & (ended.starts[here] >= began - BEGAN_S)
     here = here[so | later]
     if len(alike) < NEARLY_ALL * len(here):
         return None
-    away = {user: _away(ended, user, host, onset, last.end) for user in sorted(ended.users_of(here))}
-    near = ended.elsewhere(ended.all(onset - NEAR_S, last.end + AHEAD_S), host)
+    away = {user: _away(ended, user, hosts, onset, last.end) for user in sorted(ended.users_of(here))}
+    near = ended.elsewhere(ended.all(onset - NEAR_S, last.end + AHEAD_S), hosts)
     if not len(near) and not any(len(places) for places in away.values()):
         return None  # nothing shows that it is this node and not all of them
     witnesses = [_witness(ended, here, user, places, key) for user, places in away.items()]
@@ -218,20 +240,52 @@ def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | 
         return None
     theirs = np.concatenate([away[user] for user in sorted(group.users) if user in away])
     counts = (
-        f"{len(alike)} of {len(here)} jobs of {len(group.users)} users on {host} failed with the same "
+        f"{len(alike)} of {len(here)} jobs of {len(group.users)} users on {group.named} failed with the same "
         f"{'error' if signature.event else 'exit code'} {_within(ended.ends[alike[-1]] - onset)}; {_others(ended, theirs, near, key)}"
     )
+    well = np.unique(np.concatenate([theirs[ended.well[theirs]], near[ended.well[near]]]))
+    peers = {node for place in well for node in ended.runs[place].nodes}
+    differ = differences(world, hosts, peers, first.end)
+    if len(hosts) > 1 and not (differ and _well_meanwhile(ended, group, away, onset)):
+        return None  # what jobs show on several nodes alike is no fault of these
+    return _stated(group, sure, counts, sentence(hosts, differ) if differ else "")
+
+
+def _stated(group: _Group, sure: float, counts: str, differs: str) -> Fact:
+    """The fact. ``differs``: what these nodes run otherwise than those where jobs are well."""
+    first, last, symptom = group.first, group.last, group.first.signature.symptom
+    several = len(group.hosts) > 1
+    sure = min(sure, TOGETHER_SUREST if several else symptom.surest)
+    if differs and not several:
+        sure += SUPPORT * (1.0 - sure)
     attrs: NodeEnvironment = {
-        "symptom": symptom.name, "fault": signature.fault(host), "look": symptom.look, "counts": counts,
-        "runs": sorted(f.run.key for f in group.failures), "sure": round(min(sure, symptom.surest), 4),
+        "symptom": symptom.name, "fault": first.signature.fault(group.named), "look": symptom.look,
+        "counts": f"{counts}; {differs}" if differs else counts, "runs": sorted(f.run.key for f in group.failures), "sure": round(sure, 4),
     }  # fmt: skip
+    if differs:
+        attrs["differs"] = differs
+    if several:
+        attrs["hosts"] = sorted(group.hosts)
     lines = in_order(f.signature.event for f in group.failures if f.signature.event)
     # Two things may break at once: each is an incident of its own.
-    return NODE_ENVIRONMENT.fact(first.end, last.end, 0.5, host, signature.device, attrs=attrs, events=lines)
+    host, device = None if several else first.host, first.signature.device
+    return NODE_ENVIRONMENT.fact(first.end, last.end, 0.5, host, device, attrs=attrs, events=lines)
 
 
-def _away(ended: Ended, user: str, host: str, first: float, last: float) -> Numbers:
-    return ended.elsewhere(ended.of(user, first - DAY_S, last + AHEAD_S), host)
+def _well_meanwhile(ended: Ended, group: _Group, away: Mapping[str, Numbers], onset: float) -> bool:
+    """Did jobs of at least two of the users, of the same names as those that failed, go on elsewhere meanwhile and end well? A mistake
+    that was mended since, or made for all nodes, would not leave them well."""
+    users = set()
+    for failure in group.failures:
+        places = away.get(failure.user, _NOWHERE)
+        some = places[ended.well[places] & (ended.ends[places] >= onset) & (ended.starts[places] <= group.last.end)]
+        if any(ended.runs[place].row.get("name") == failure.run.row.get("name") is not None for place in some):
+            users.add(failure.user)
+    return len(users) >= 2
+
+
+def _away(ended: Ended, user: str, hosts: Collection[str], first: float, last: float) -> Numbers:
+    return ended.elsewhere(ended.of(user, first - DAY_S, last + AHEAD_S), hosts)
 
 
 def _found_it(ended: Ended, group: _Group, user: str, away: Numbers, began: float) -> int:
@@ -281,7 +335,7 @@ def _others(ended: Ended, theirs: Numbers, near: Numbers, key: tuple[str, str]) 
 def _early(ended: Ended, group: _Group) -> bool:
     """Did all of them end early for jobs of their users?"""
     for failure in group.failures:
-        away = _away(ended, failure.user, str(failure.host), group.first.end, group.last.end)
+        away = _away(ended, failure.user, group.hosts, group.first.end, group.last.end)
         well = away[ended.well[away]]
         lasted = failure.end - (failure.run.start if failure.run.start is not None else failure.end)
         if len(well) < KNOWN or lasted > EARLY * float(np.median(ended.ends[well] - ended.starts[well])):
@@ -339,7 +393,7 @@ def _of_one(ended: Ended, failure: Failure) -> str:
     """What the jobs of one user show; empty if it is not worth a doubt."""
     symptom, key, host = failure.signature.symptom, failure.signature.key, str(failure.host)
     mine = ended.of(failure.user, failure.end - DAY_S, failure.end + AHEAD_S)
-    away = ended.elsewhere(mine, host)
+    away = ended.elsewhere(mine, {host})
     here = np.setdiff1d(mine, away, assume_unique=True)
     failed, failed_away = ended.alike(here, key), ended.alike(away, key)
     only_here = symptom.of_node and TWICE <= failed == len(here) and len(away) >= OFTEN

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
@@ -77,9 +77,9 @@ class Ended:
         found._counted = np.array([not none_counted(r) for r in self.runs], np.bool_)
         return found
 
-    def on(self, host: str, low: float, high: float) -> Numbers:
-        """Places in ``runs`` of those on a host that ended from ``low`` to ``high``."""
-        return self._between(self._hosts.get(host, _NONE), low, high)
+    def on(self, hosts: Collection[str], low: float, high: float) -> Numbers:
+        """Places in ``runs`` of those on any of some hosts that ended from ``low`` to ``high``."""
+        return self._between(self._using(hosts), low, high)
 
     def of(self, user: str, low: float, high: float) -> Numbers:
         """The same for those of a user, wherever they ran."""
@@ -89,9 +89,13 @@ class Ended:
         first, behind = np.searchsorted(self.ends, [low, np.nextafter(high, np.inf)])
         return np.arange(first, behind)[self._counted[first:behind]]
 
-    def elsewhere(self, places: Numbers, host: str) -> Numbers:
-        """Those of the places that did not use the host."""
-        return places[~np.isin(places, self._hosts.get(host, _NONE), assume_unique=True)]
+    def elsewhere(self, places: Numbers, hosts: Collection[str]) -> Numbers:
+        """Those of the places that used none of the hosts."""
+        return places[~np.isin(places, self._using(hosts), assume_unique=True)]
+
+    def _using(self, hosts: Collection[str]) -> Numbers:
+        found = [self._hosts[host] for host in sorted(hosts) if host in self._hosts]
+        return found[0] if len(found) == 1 else np.unique(np.concatenate(found)) if found else _NONE
 
     def alike(self, places: Numbers, key: tuple[str, str]) -> int:
         """How many of these runs failed with a signature."""

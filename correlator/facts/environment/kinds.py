@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
+from correlator.model.attributes import DIFFERS, HOSTS
 from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Fact
@@ -14,6 +15,8 @@ class NodeEnvironment(TypedDict):
     """``symptom``: what all programs met (symptoms.py). ``fault``: what that means for the node; ``look``: where to look.
 
     ``counts``: how many jobs failed alike there and elsewhere. ``runs`` failed by it. ``sure``: 0..1, from the odds.
+    ``differs``: what all these nodes run otherwise than those where these users' jobs are well. ``hosts``: the nodes, if several that share
+    such a difference are meant; the fact has no host then.
     """
 
     symptom: str
@@ -22,6 +25,8 @@ class NodeEnvironment(TypedDict):
     counts: str
     runs: list[str]
     sure: float
+    differs: NotRequired[str]
+    hosts: NotRequired[list[str]]
 
 
 class EnvironmentInOutput(TypedDict):
@@ -48,12 +53,28 @@ _BROKEN = Cause(
     doubt="No line of the node itself tells of it: the errors of different users' jobs do",
     disproof="The same error of these users' jobs on other nodes, or a job that did the same there and ended well.",
 )  # fmt: skip
+#: Nodes that share what the others lack; which of the things that they share it is, nothing shows.
+_BROKEN_TOGETHER = replace(
+    _BROKEN, plain="something that programs need is broken on nodes that share a difference",
+    advice=(
+        ("Look at {look} on {nodes}, and at what they run otherwise than the other nodes: {differs}. Drain them until programs of different users run there again.",
+         "scontrol update nodename={nodes} state=drain reason='environment: {symptom}'"),
+    ),
+    doubt="That these nodes run something else does not show that it is the cause: they may share more than is known",
+)  # fmt: skip
 _BROKEN_FABRIC = replace(_BROKEN, category="infra.gpu", plain="the GPUs of its node were not ready")
+
+
+def _special(fact: Fact) -> Cause | None:
+    if fact.attrs.get(HOSTS):
+        return _BROKEN_TOGETHER
+    return _BROKEN_FABRIC if fact.attrs[SYMPTOM] == FABRIC else None
+
 
 NODE_ENVIRONMENT = Kind(
     "node.environment", "node", "Jobs of several users failed alike on one node, and not elsewhere.", NodeEnvironment,
     brief="jobs of several users fail alike", cause=_BROKEN,
-    variant=lambda fact: _BROKEN_FABRIC if fact.attrs[SYMPTOM] == FABRIC else None,
+    variant=_special, measured=lambda fact: fact.attrs.get(DIFFERS, ""),
 )  # fmt: skip
 
 _IN_OUTPUT = Cause(

@@ -12,9 +12,11 @@ import sqlalchemy as sa
 from collector.identity.hosts import HostNames
 from collector.ingest import Ingest
 from correlator.engine import correlate, result
+from correlator.site.senders import controllers, senders
 from parsers.record import conform
 from store import open_store
 from store.door import Door
+from store.questions import settling
 from store.tables import LINES
 from tests.line_parser import line_parser
 
@@ -103,6 +105,28 @@ def test_controllers_and_switches_have_other_names_too(tmp_path: Path) -> None:
     )
     meant = [names.meaning("c", name) for name in others]
     assert meant == ["leaf1", "leaf1", "Tor7", "head1", "head1", "head2", None, None]
+
+
+@pytest.mark.parametrize(
+    ("line", "meanings"),
+    [
+        ("SlurmctldHost=head1 (10.9.0.1)", {"10.9.0.1": "head1", "head1.site": "head1"}),
+        ("SlurmctldHost=head1( 10.9.0.1 )", {"10.9.0.1": "head1"}),
+        ("ControlMachine=head1,head2", {"head1.site": "head1", "head2.site": "head2"}),
+        ("SlurmctldHost=head1(fd00::1)", {"fd00::1": "head1"}),
+    ],
+)
+def test_a_controller_is_read_in_one_way(line: str, meanings: dict[str, str], tmp_path: Path) -> None:
+    """As of nodes' names, so of senders' addresses: an address behind a blank was a host of its own."""
+    with open_store(None) as store:
+        Ingest(store, parser=line_parser()).run(
+            [put(tmp_path, "slurm.conf", f"ClusterName=c\n{line}\nNodeName=n1 CPUs=4\n")]
+        )
+        names, settings = HostNames.read(store), store.ask(settling.settings_about_hosts())
+    assert {name: names.meaning("c", name) for name in meanings} == meanings
+    assert controllers(settings) == set(meanings.values())
+    addresses = {name: host for name, host in meanings.items() if name[0].isdigit() or ":" in name}
+    assert senders(settings).controllers == addresses
 
 
 def told(*settings: tuple[str, str], nodes: tuple[str, ...] = ()) -> HostNames:

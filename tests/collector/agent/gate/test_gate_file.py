@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from collector import hooks
+from collector.agent.exported import hook_file
 from collector.agent.gate.answer_file import (
     ANSWER,
     KEY,
@@ -29,6 +30,9 @@ from collector.agent.gate.answer_file import (
     signed,
     word,
 )
+from parsers.documents import read as parse_document
+from parsers.documents.hook import read_spool
+from parsers.record import Origin
 
 SCRIPTS = Path(__file__).resolve().parents[4] / "deploy" / "slurm"
 SHELLS = {"sh": ["/bin/sh"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
@@ -56,8 +60,12 @@ def put(folder: Path, data: bytes, key: bytes = SECRET) -> Path:
     return folder
 
 
+#: Asks with the answer in a folder, and more variables of the environment; gives exit code and lines.
+Gate = Callable[..., tuple[int, list[str]]]
+
+
 @pytest.fixture(params=["python", *SHELLS])
-def gate(request: pytest.FixtureRequest) -> Callable[[Path], tuple[int, list[str]]]:
+def gate(request: pytest.FixtureRequest) -> Gate:
     """Exit code and lines of the gate: as ``faultline hook prolog --gate``, and as the script in each shell."""
     kind = str(request.param)
     if kind != "python" and not shutil.which(SHELLS[kind][0]):
@@ -65,8 +73,9 @@ def gate(request: pytest.FixtureRequest) -> Callable[[Path], tuple[int, list[str
     command = [sys.executable, "-m", "collector.hooks", "prolog", "--gate"] if kind == "python" else [
         *SHELLS[kind], str(SCRIPTS / "faultline-gate.sh")]  # fmt: skip
 
-    def ask(folder: Path) -> tuple[int, list[str]]:
+    def ask(folder: Path, **more: str) -> tuple[int, list[str]]:
         environment = {
+            **more,
             "FAULTLINE_GATE": str(folder),
             "FAULTLINE_HOOK_SPOOL": str(folder.parent / "spool"),
             "PYTHONPATH": str(SCRIPTS.parents[1]),
@@ -76,9 +85,6 @@ def gate(request: pytest.FixtureRequest) -> Callable[[Path], tuple[int, list[str
         return done.returncode, done.stdout.decode().splitlines()
 
     return ask
-
-
-Gate = Callable[[Path], tuple[int, list[str]]]
 
 
 def test_an_answer_is_printed_and_an_allowed_refusal_is_the_exit_code(gate: Gate, tmp_path: Path) -> None:
@@ -100,6 +106,57 @@ def test_without_the_right_to_refuse_it_is_only_said(gate: Gate, tmp_path: Path)
         code, lines = gate(put(tmp_path / "g", signed(answer, SECRET)))
         assert code == 0 and lines[0].startswith(first)
     assert lines == ["fit gpu01 (without the service)"]
+
+
+def records_after(gate: Gate, folder: Path, answer: Answer, **more: str) -> list[dict[str, str]]:
+    """The records of refused jobs that a prolog with the gate leaves in the spool."""
+    folder.mkdir(exist_ok=True)
+    gate(put(folder / "g", signed(answer, SECRET)), **more)
+    found = (read_spool(path.read_bytes()) for path in sorted((folder / "spool").glob("*.hook")))
+    return [one for one in found if one["FAULTLINE_EVENT"] == "gate"]
+
+
+def test_a_refused_job_is_recorded_with_the_answer(gate: Gate, tmp_path: Path) -> None:
+    """Slurm logs only that a prolog failed."""
+    (record,) = records_after(gate, tmp_path, unfit(), SLURM_JOB_ID="7", SLURM_JOB_UID="20001", SLURM_JWT="secret")
+    first, *reasons = record["FAULTLINE_GATE_ANSWER"].splitlines()
+    assert first.startswith("unfit gpu01 (answer of the service ") and reasons == [f"  - {REASON}", "  - second"]
+    assert (record["SLURM_JOB_ID"], record["SLURM_JOB_UID"]) == ("7", "20001") and "SLURM_JWT" not in record
+    (line,) = (
+        parse_document("hook_spool", next((tmp_path / "spool").glob("*.gate.*")).read_bytes(), Origin())
+        .rows("logs")
+        .to_dicts()
+    )
+    assert (line["event"], line["job_id"]) == ("sys.gate_refused", 7)
+
+
+def test_what_is_not_refused_is_not_recorded(gate: Gate, tmp_path: Path) -> None:
+    for number, (answer, job) in enumerate(((unfit(refuse_until=0), "7"), (unfit(verdict="fit"), "7"), (unfit(), ""))):
+        assert records_after(gate, tmp_path / str(number), answer, SLURM_JOB_ID=job) == []
+
+
+def test_a_spool_that_takes_nothing_does_not_change_a_refusal(gate: Gate, tmp_path: Path) -> None:
+    (tmp_path / "spool").write_text("no folder")
+    assert gate(put(tmp_path / "g", signed(unfit(), SECRET)), SLURM_JOB_ID="7")[0] == 1
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_record_lies_in_memory_where_an_agent_runs(shell: str, tmp_path: Path) -> None:
+    """By the prolog with the gate: the hook's own record, and that of the refusal; no process is started for them."""
+    if not shutil.which(SHELLS[shell][0]):
+        pytest.skip(f"no {SHELLS[shell][0]} on this machine")
+    memory = tmp_path / "memory"
+    memory.mkdir(mode=0o700)
+    environment = {
+        "FAULTLINE_GATE": str(put(tmp_path / "g", signed(unfit(), SECRET))), "FAULTLINE_HOOK_MEMORY": str(memory), "PATH": "/nowhere",
+        "FAULTLINE_HOOK_SPOOL": str(tmp_path / "spool"), "FAULTLINE_HOOK_WORDS": str(tmp_path), "SLURM_JOB_ID": "7",
+    }  # fmt: skip
+    command = [shutil.which(SHELLS[shell][0]) or "", *SHELLS[shell][1:], str(SCRIPTS / "prolog-gate.sh")]
+    done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    assert (done.returncode, done.stderr) == (1, b"") and not (tmp_path / "spool").exists()
+    records = [read_spool(hook_file(path.read_bytes(), 1)) for path in memory.iterdir()]
+    said = {one["FAULTLINE_EVENT"]: one.get("FAULTLINE_GATE_ANSWER", "") for one in records}
+    assert set(said) == {"prolog", "gate"} and said["prolog"] == "" and said["gate"].endswith("  - second")
 
 
 def _fifo(path: Path) -> None:

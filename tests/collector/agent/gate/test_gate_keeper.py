@@ -74,7 +74,7 @@ def test_the_answer_of_the_service_is_what_a_prolog_reads(site: Site) -> None:
     site.response = told("doubtful", "it is a lemon")
     assert site.after(ASK_EVERY_S).lines == (
         "doubtful gpu01 (answer of the service 20 s ago)",
-        "  - it is a lemon (x, since 2026-11-21T16:00:00Z)",
+        "  - it is a lemon [x, since 2026-11-21T16:00:00Z]",
     )
     assert site.after(15).lines[0] == "doubtful gpu01 (answer of the service 35 s ago)"
     assert site.asked == ["/api/v1/gate/gpu01?drain=yes"] * 2
@@ -216,7 +216,7 @@ def test_what_is_gone_since_the_boot_makes_the_node_unfit_without_the_service(si
     mounts(host, "ro,relatime")
     site.after(1)
     found = site.after(CONFIRM_S)
-    said = {line.strip(" -").removesuffix(" (seen by the agent)") for line in found.lines[1:]}
+    said = {line.strip(" -").removesuffix(" [seen by the agent]") for line in found.lines[1:]}
     assert found.verdict == "unfit" and not found.refuses
     assert said >= {
         "GPU 0000:1b:00.0 does not answer on its bus", "GPU 0000:3b:00.0 is gone; it was there earlier in this boot",

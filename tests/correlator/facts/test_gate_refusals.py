@@ -1,0 +1,96 @@
+"""A job that Faultline's gate refused: Slurm logs a failed prolog, and the verdict names the check that found the node unfit.
+
+The site is that of a capture of a real Slurm 22.05 in which gpu02's prolog fails; beside it lies the record that the gate leaves.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from collector.ingest import Ingest
+from correlator.engine import correlate
+from store import open_store
+from tests.line_parser import remembering
+
+CAPTURE = Path(__file__).resolve().parents[2] / "captures" / "prolog_fails"
+#: Its prolog failed at this moment.
+AT = 1795272189.681
+SAID = (
+    "unfit gpu02 (answer of the service 71 s ago)\n"
+    "  - GPU 0000:1b:00 reported Xid 79 (the GPU no longer answers on the bus) [NVRM: Xid 79, pid=9, name=bobs_job, since 2026-11-21T14:01:07Z]\n"
+    "  - it is a lemon [x]"
+)
+XID = "GPU 0000:1b:00 reported Xid 79 (the GPU no longer answers on the bus), since 2026-11-21 14:01 UTC"
+
+
+def record(**more: str) -> bytes:
+    env = {
+        "FAULTLINE_EVENT": "gate", "FAULTLINE_HOST": "gpu02", "FAULTLINE_TIME": f"{AT - 0.02:.3f}", "SLURM_JOB_ID": "1",
+        "SLURM_CLUSTER_NAME": "mini", "SLURM_JOB_RESTART_COUNT": "0", "FAULTLINE_GATE_ANSWER": SAID, **more,
+    }  # fmt: skip
+    return b"faultline-hook/1\n" + b"\0".join(f"{name}={value}".encode() for name, value in env.items())
+
+
+def concluded(
+    tmp_path: Path, *records: bytes, folder: str = "hosts/gpu02/hooks"
+) -> tuple[dict[str, Any], list[dict[str, Any]], str]:
+    """The verdict on the job's first run, all incidents, and the texts of all lines about the gate."""
+    site = tmp_path / "site"
+    shutil.copytree(CAPTURE, site)
+    for number, data in enumerate(records):
+        file = site / folder / f"1.gate.gpu02.{number}.hook"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    with open_store(None) as store:
+        Ingest(store, parser=remembering()).run([site])
+        (found,) = correlate(store)
+        lines = store.frame("SELECT raw FROM raw.log_view WHERE event = 'sys.gate_refused'")["raw"].to_list()
+    return found.verdicts["1"], list(found.incidents), "\n".join(lines)
+
+
+def test_the_verdict_names_the_check_and_the_node(tmp_path: Path) -> None:
+    verdict, incidents, line = concluded(tmp_path, record())
+    (incident,) = [one for one in incidents if one["root_cause"]["event"] == "node.unfit"]
+    assert verdict["incident_id"] == incident["id"]
+    assert (verdict["category"], incident["root_cause"]["host"]) == ("infra.node", "gpu02")
+    assert f"gpu02 was found unfit by Faultline's gate: {XID}" in verdict["summary"]
+    assert "job 1 ended REQUEUED" in verdict["summary"] and "prolog failed" not in verdict["summary"]
+    assert "faultline node gpu02" in [step["command"] for step in verdict["advice"]]
+    # The job's user sees this line: what the reasons quote may be about other users' processes.
+    assert "Xid 79" in line and "a lemon" in line and "bobs_job" not in line
+    assert any("Faultline's gate refused job 1" in one["message"] for one in verdict["evidence"])
+
+
+@pytest.mark.parametrize(
+    ("data", "folder"),
+    [
+        (record(SLURM_JOB_ID="2"), "hosts/gpu02/hooks"),
+        (record(FAULTLINE_TIME=f"{AT - 3600:.3f}"), "hosts/gpu02/hooks"),
+        (record(FAULTLINE_HOST="gpu01"), "hosts/gpu01/hooks"),
+        (record(FAULTLINE_GATE_ANSWER="doubtful gpu02 (x)\n  - it is a lemon"), "hosts/gpu02/hooks"),
+        (record(FAULTLINE_GATE_ANSWER=""), "hosts/gpu02/hooks"),
+        (record(), "hosts/gpu02/task-hooks"),  # users write there
+        (record(FAULTLINE_EVENT="taskprolog"), "hosts/gpu02/hooks"),
+    ],
+    ids=["another job", "an hour before", "another node", "doubtful", "without reason", "a user's", "a task prolog's"],
+)
+def test_what_proves_no_refusal_leaves_a_failed_prolog(data: bytes, folder: str, tmp_path: Path) -> None:
+    verdict, incidents, _ = concluded(tmp_path, data, folder=folder)
+    assert {one["root_cause"]["event"] for one in incidents} == {"slurm.prolog_failure"}
+    assert "the prolog failed on gpu02" in verdict["summary"]
+
+
+def test_a_site_that_goes_on_after_the_gate_has_no_refused_job(tmp_path: Path) -> None:
+    """The record alone ends no job."""
+    site = tmp_path / "site"
+    shutil.copytree(CAPTURE.with_name("job_faults"), site)
+    file = site / "hosts/gpu02/hooks/1.gate.gpu02.1.hook"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(record())
+    with open_store(None) as store:
+        Ingest(store, parser=remembering()).run([site])
+        assert "node.unfit" not in {one["root_cause"]["event"] for one in correlate(store)[0].incidents}
