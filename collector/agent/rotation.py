@@ -36,6 +36,8 @@ _SAME_STAMP_NS = 50_000_000
 _LOGS_A_SECOND = 10_000
 #: So many read generations of a log are remembered until their archives have come: delaycompress packs the newest ones.
 _REMEMBERED = 3
+#: Stands for the checksum of an empty file. Earlier versions stored 0, also for archives of which nothing was read yet.
+_EMPTY = 1
 #: Exceptions raised by unpacking a damaged or foreign file.
 UNPACKABLE = (OSError, EOFError, ValueError, lzma.LZMAError, zlib.error)
 
@@ -81,7 +83,7 @@ class Place:
 
     def begun(self, beginning: bytes) -> Place:
         """The same file before anything was read of it, to be found by how it begins: ``HEAD_BYTES``, or all it has."""
-        return replace(self, head_bytes=len(beginning), head=zlib.crc32(beginning))
+        return replace(self, head_bytes=len(beginning), head=zlib.crc32(beginning) if beginning else _EMPTY)
 
     def begins(self, path: Path) -> bool:
         """Whether a file, unpacked, is this one, of which nothing was read: it begins alike, or is the same if short."""
@@ -189,8 +191,12 @@ def find(place: Place) -> Path | None:
     for path in plain:
         if holds(place, path, same_inode=True):
             return path
-    if not place.offset:  # an archive may have the inode of a file that was empty, so its content decides
-        return next((path for path in reversed(generations) if place.begins(path)), None)
+    if not place.offset:
+        # An archive may have the inode of a file that was empty: its content decides, of equal ones its inode.
+        same = [path for path in generations if path.suffix in PACKED and _is_same_file(place, path)]
+        if same and not place.head_bytes and place.head != _EMPTY:
+            return same[0]
+        return next((path for path in [*same, *reversed(generations)] if place.begins(path)), None)
     for path in plain:
         if holds(place, path):
             return path
@@ -430,6 +436,14 @@ def same_beginning(path: Path, handle: int) -> bool:
     other = os.pread(handle, HEAD_BYTES, 0)
     length = min(len(one), len(other))
     return length > 0 and one[:length] == other[:length]
+
+
+def _is_same_file(place: Place, path: Path) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return (status.st_dev, status.st_ino) == (place.device, place.inode)
 
 
 def holds(place: Place, path: Path, same_inode: bool = False) -> bool:

@@ -335,7 +335,7 @@ class Files:
         place = Place(path, status.st_dev, status.st_ino, seen=self.context.now())
         if self._first and not self.from_start:
             place = place.moved(handle, last_line_end(handle, status.st_size), self.context.now())
-        elif status.st_size:
+        else:
             place = place.begun(os.pread(handle, rotation.HEAD_BYTES, 0))
         self._watch(path)
         self._folders.look_again(Path(path))
@@ -465,7 +465,7 @@ class Files:
         """The file was truncated (copytruncate): its copy holds what was not read yet."""
         old = tail.place
         same = rotation.find(old)
-        fresh = Place(old.path, old.device, old.inode, seen=now)
+        fresh = Place(old.path, old.device, old.inode, seen=now).begun(os.pread(tail.handle, rotation.HEAD_BYTES, 0))
         started: dict[str, Any] = {fresh.key(): fresh.as_json()}
         tail.place, tail.grew_at = fresh, self.context.monotonic()
         copy = self._also(same, old) if same is not None else None

@@ -292,10 +292,29 @@ def test_an_archive_that_has_the_inode_of_an_empty_generation_is_another_file(lo
     archive = log.with_name("app.log.2.gz")
     archive.write_bytes(gzip.compress(log.read_bytes()))
     status = archive.stat()
-    empty = rotation.Place(str(log), status.st_dev, status.st_ino)
-    assert rotation.find(empty) is None
-    begun = empty.begun(log.read_bytes()[: rotation.HEAD_BYTES])
-    assert rotation.find(begun) == archive, "an archive that the agent had begun"
+    place = rotation.Place(str(log), status.st_dev, status.st_ino)
+    assert rotation.find(place.begun(b"")) is None
+    assert rotation.find(place.begun(log.read_bytes()[: rotation.HEAD_BYTES])) == archive, (
+        "one that the agent had begun"
+    )
+    assert rotation.find(place) == archive, "the same, as earlier versions stored it"
+
+
+def test_archives_that_begin_alike_are_each_read_after_a_kill(tmp_path: Path) -> None:
+    """Both were found while the agent was away, and nothing of them was read when it was killed again."""
+    log, banner = tmp_path / "app.log", b"# a banner without a time\n" * 100
+    for generation in (2, 1):
+        lines = banner + b"".join(b"line %d\n" % (generation * 100 + n) for n in range(20))
+        log.with_name(f"app.log.{generation}.gz").write_bytes(gzip.compress(lines))
+    followed = Following(str(log))
+    for path in sorted(tmp_path.iterdir()):
+        status = path.stat()
+        place = rotation.Place(str(log), status.st_dev, status.st_ino).begun(banner[: rotation.HEAD_BYTES])
+        followed.positions[place.key()] = place.as_json()
+    log.write_bytes(b"line 1\n")
+    followed.restart(clean=False).poll(6)
+    numbered = numbers([line for line in followed.lines if line.startswith("line")])
+    assert sorted(numbered) == [1, *range(100, 120), *range(200, 220)]
 
 
 def test_from_the_end_on_when_asked(log: Path) -> None:
