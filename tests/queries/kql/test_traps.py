@@ -64,9 +64,9 @@ def test_r6_output_names() -> None:
     assert names(SENSORS + "T | count") == ["Count"]
 
 
-def test_r7_bin_floors_from_the_epoch() -> None:
+def test_r7_bin_counts_times_from_the_year_1() -> None:
     assert rows("print bin(-7, 5), bin(datetime(2026-01-07), 7d), startofweek(datetime(2026-01-07))") == [
-        [-10, "2026-01-01T00:00:00.000000Z", "2026-01-04T00:00:00.000000Z"]
+        [-10, "2026-01-05T00:00:00.000000Z", "2026-01-04T00:00:00.000000Z"]
     ]
 
 
