@@ -45,6 +45,11 @@ def test_quoted_text_in_a_jobs_output_reports_nothing(carrier: str) -> None:
         ('{"level": "error", "message": "CUDA error: device-side assert triggered"}', "job.cuda_error"),
         ("Exception: java.lang.OutOfMemoryError thrown from the UncaughtExceptionHandler in thread", "job.oom"),
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "job.oom"),
+        ("worker 3 stopped by torch.OutOfMemoryError on cuda:0", "job.oom"),
+        ("> RuntimeError: CUDA error: device-side assert triggered", "job.cuda_error"),
+        ("> FATAL: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", "job.oom"),
+        ('{"level": "error", "prompt": "hi", "exception": "CUDA error: device-side assert triggered"}', "job.cuda_error"),
+        ('{"role": "system", "error": "CUDA error: an illegal memory access was encountered"}', "job.cuda_error"),
         ("3: slurmstepd: error: Detected 1 oom_kill event in StepId=7.0. Some of the step tasks have been OOM Killed.", "job.oom"),
     ],
 )  # fmt: skip

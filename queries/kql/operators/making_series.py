@@ -32,8 +32,13 @@ class _Axis:
 
     @property
     def origin(self) -> Value:
-        """Where slot 0 begins: the start, or where bin() counts from."""
-        return self.start or constant(-YEAR_1 if self.kind == "datetime" else 0, "long")
+        """Where slot 0 begins: the start, or a moment near 1970 that a whole number of steps leads to from where bin() counts. In
+        microseconds since the year 1, division would not be exact."""
+        if self.start is not None:
+            return self.start
+        if self.kind != "datetime":
+            return constant(0, "long")
+        return sql(f"-({YEAR_1} % {{0}})", "long", self.step)
 
 
 def _units(value: Value) -> Value:
