@@ -21,7 +21,7 @@ TRAPS = (
     "join without a kind is innerunique; right keys are repeated as Key1; lookup does not repeat them.",
     "sort and top are descending by default; nulls are smallest.",
     "Output names are Kusto's: count_, sum_X, list_X, percentile_X_95, print_0, Column1.",
-    "bin floors from 1970-01-01 in UTC; weeks start on Sunday; endof* is the last tick inside.",
+    "bin counts times from 0001-01-01 in UTC, so 7d bins start on Mondays; startofweek() is a Sunday; endof* is the last tick inside.",
     "Conversions give null instead of failing; a missing property or index is null.",
     "Times are UTC at microseconds (the seventh digit is lost); now() is one moment per query.",
     "substring and indexof count from 0; extract takes regex, group, text.",

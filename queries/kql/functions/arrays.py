@@ -27,6 +27,8 @@ from queries.kql.values import (
 _ARRAY = "TRY_CAST({0} AS JSON[])"
 
 _IS_ARRAY = "json_type({0}) = 'ARRAY'"
+_NO_NUMBER = "lambda kx: json_type(kx) NOT IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'NULL')"
+_IS_NUMERIC = f"{_IS_ARRAY} AND len(list_filter({_ARRAY}, {_NO_NUMBER})) = 0"
 
 
 def _pack_array(c: Binder, node: ast.Call, scope: Scope) -> Value:
@@ -310,8 +312,8 @@ FUNCTIONS = (
     ),
     Function(
         "array_sum",
-        "The sum of the items.",
-        Template("d", "real!", f"CASE WHEN {_IS_ARRAY} THEN list_sum(TRY_CAST({{0}} AS DOUBLE[])) END"),
+        "The sum of the items; null if one is no number.",
+        Template("d", "real!", f"CASE WHEN {_IS_NUMERIC} THEN list_sum(TRY_CAST({{0}} AS DOUBLE[])) END"),
     ),
     Function(
         "array_concat",

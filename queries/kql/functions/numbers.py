@@ -33,13 +33,16 @@ def _floored(value: str, size: str) -> str:
     return f"({value} - (({value} % nullif({size}, 0)) + {size}) % {size})"
 
 
-_YEAR_1 = 62_135_596_800_000_000  # microseconds from there to 1970
+#: Kusto counts times from there: a week begins on a Monday. In microseconds before 1970.
+YEAR_1 = 62_135_596_800_000_000
+#: A size that is not above 0 makes bin() null.
+_POSITIVE = "(CASE WHEN {0} > 0 THEN {0} END)"
 
 _UNITS = {10_000_000: "second", 600_000_000: "minute", 36_000_000_000: "hour", 864_000_000_000: "day"}
 
 
 def _bin(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    """R7: floor from 1970-01-01, UTC, for numbers, datetimes and timespans."""
+    """R7: floor from 0, for datetimes from 0001-01-01, UTC."""
     if node.name == "floor" and len(node.args) == 1:
         return sql("floor({0})", "real", cast_number(c.expr(node.args[0], scope), "real"))
     value, size = arguments(c, node, scope, 2)
@@ -47,31 +50,32 @@ def _bin(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def bin_of(value: Value, size: Value, node: ast.Node) -> Value:
-    """bin() of bound values."""
+    """bin() of bound values; null for a size that is not above 0."""
     if value.type == "dynamic":
         raise KqlBindError("bin() needs a typed value; convert the dynamic first", node.span)
     if value.type == "datetime" and size.type == "timespan":
         unit = _UNITS.get(size.constant) if size.is_constant else None
         if unit:  # the same moment, and half the work
             return sql(f"CAST(date_trunc('{unit}', {{0}}) AS TIMESTAMP)", "datetime", value, nullable=True)
+        since = f"(epoch_us({{0}}) + {YEAR_1})"  # never below 0, so that division need not consider a sign
         if size.is_constant and (step := (size.constant or 0) // 10) > 0:
-            # Counted from a multiple of the step before the year 1, division need not consider a sign: a third of the
-            # work.
-            before = (_YEAR_1 // step + 1) * step
-            template = f"make_timestamp((epoch_us({{0}}) + {before}) // {step} * {step} - {before})"
-            return sql(template, "datetime", value, nullable=True)
-        return sql(
-            f"make_timestamp({_floored('epoch_us({0})', '({1} // 10)')})", "datetime", value, size, nullable=True
-        )
+            return sql(f"make_timestamp({since} // {step} * {step} - {YEAR_1})", "datetime", value, nullable=True)
+        template = f"make_timestamp({since} // {_POSITIVE.format('({1} // 10)')} * ({{1}} // 10) - {YEAR_1})"
+        return sql(template, "datetime", value, size, nullable=True)
     if value.type == "timespan" and size.type == "timespan":
-        return sql(_floored("{0}", "{1}"), "timespan", value, size, nullable=True)
+        return sql(_bin_template(size), "timespan", value, size, nullable=True)
     if value.type in NUMERIC and size.type in NUMERIC:
         kind = widest([value.type, size.type, "long"])
         value, size = cast_number(value, kind), cast_number(size, kind)
         if kind == "long":
-            return sql(_floored("{0}", "{1}"), kind, value, size, nullable=True)
-        return sql("(floor({0} / nullif({1}, 0)) * {1})", kind, value, size, nullable=True)
+            return sql(_bin_template(size), kind, value, size, nullable=True)
+        return sql(f"(floor({{0}} / {_POSITIVE.format('{1}')}) * {{1}})", kind, value, size, nullable=True)
     raise KqlBindError(f"bin() does not take {value.type} in steps of {size.type}", node.span)
+
+
+def _bin_template(size: Value) -> str:
+    above = "{1}" if size.is_constant and (size.constant or 0) > 0 else _POSITIVE.format("{1}")
+    return f"({{0}} - (({{0}} % {above}) + {{1}}) % {{1}})"
 
 
 def _bin_at(c: Binder, node: ast.Call, scope: Scope) -> Value:

@@ -105,10 +105,10 @@ def _row_window_session(c: Binder, node: ast.Call, scope: Scope) -> Value:
     ticks = c.hoist(scope, sql("epoch_us({0})", "long", moment))
     over = "PARTITION BY {2} ORDER BY {1}" if group else "ORDER BY {1}"
     args = [ticks, order, group or order, longest, gap]
-    # {s}: start of the session, {l}: the row before. A null starts nothing and belongs to nothing.
+    # {s}: start of the session, {l}: the row before. A null belongs to none, and the next row begins one.
     fold = (
         f"list_reduce(list_transform(list({{0}}) OVER ({over}), lambda kx: {{'s': kx, 'l': kx}}), lambda ka, kx: "
-        "CASE WHEN kx.l - ka.s > {3} // 10 OR kx.l - ka.l > {4} // 10 OR kx.l < ka.l THEN kx "
+        "CASE WHEN kx.l IS NULL OR ka.l IS NULL OR kx.l - ka.s >= {3} // 10 OR kx.l - ka.l >= {4} // 10 OR kx.l < ka.l THEN kx "
         "ELSE {'s': ka.s, 'l': kx.l} END).s"
     )
     return sql(f"make_timestamp({fold})", "datetime", *args, nullable=True)

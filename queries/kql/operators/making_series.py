@@ -12,6 +12,7 @@ from queries.kql.binder import TableBinder
 from queries.kql.conversion import to_type
 from queries.kql.dialect import PHYSICAL, Sql
 from queries.kql.errors import KqlBindError
+from queries.kql.functions.numbers import YEAR_1
 from queries.kql.operators.shaping import named_values
 from queries.kql.stages import Env, Names, Scope, Stage, row_of, scope_of
 from queries.kql.values import NUMERIC, TICKS_TO_TEXT, Value, cast_number, constant, sql
@@ -28,6 +29,16 @@ class _Axis:
     start: Value | None
     stop: Value | None
     closed: bool
+
+    @property
+    def origin(self) -> Value:
+        """Where slot 0 begins: the start, or a moment near 1970 that a whole number of steps leads to from where bin() counts. In
+        microseconds since the year 1, division would not be exact."""
+        if self.start is not None:
+            return self.start
+        if self.kind != "datetime":
+            return constant(0, "long")
+        return sql(f"-({YEAR_1} % {{0}})", "long", self.step)
 
 
 def _units(value: Value) -> Value:
@@ -73,7 +84,7 @@ def make_series(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> S
     names = Names()
     keys = named_values(c, node.nodes("by"), row, names)
     axis = _axis(c, node, row, env)
-    origin = axis.start or constant(0, "long")
+    origin = axis.origin
     slot = sql("CAST(floor(({0} - {1}) / {2}) AS BIGINT)", "long", axis.value, origin, axis.step, nullable=True)
     tests = [sql("{0} IS NOT NULL", "bool", axis.value)]
     if axis.start:
@@ -138,7 +149,7 @@ def _fill(
         cells = sql("list({0})", value.type, row[f"$v{number}"])
         made = sql(f"to_json(list_transform({{0}}, lambda ks: {cell}))", "dynamic", slots, gathered, cells, fallback)
         out.append((label, made))
-    origin = axis.start or constant(0, "long")
+    origin = axis.origin
     point = "({1} + ks * {2})"
     moment = {
         "datetime": f"time_text(make_timestamp({point}))",
@@ -160,7 +171,7 @@ def _slots(axis: _Axis, slot: Value) -> Value:
     first = sql("0", "long", nullable=False) if axis.start else sql("min({0})", "long", slot)
     if axis.stop is None:
         return sql("range({0}, max({1}) + 1)", "dynamic", first, slot)
-    origin = axis.start or constant(0, "long")
+    origin = axis.origin
     count = "floor(({0} - {1}) / {2}) + 1" if axis.closed else "ceil(({0} - {1}) / {2})"
     last = sql(f"CAST({count} AS BIGINT)", "long", axis.stop, origin, axis.step)
     return sql("range({0}, {1})", "dynamic", first, last)

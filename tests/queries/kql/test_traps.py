@@ -64,9 +64,9 @@ def test_r6_output_names() -> None:
     assert names(SENSORS + "T | count") == ["Count"]
 
 
-def test_r7_bin_floors_from_the_epoch() -> None:
+def test_r7_bin_counts_times_from_the_year_1() -> None:
     assert rows("print bin(-7, 5), bin(datetime(2026-01-07), 7d), startofweek(datetime(2026-01-07))") == [
-        [-10, "2026-01-01T00:00:00.000000Z", "2026-01-04T00:00:00.000000Z"]
+        [-10, "2026-01-05T00:00:00.000000Z", "2026-01-04T00:00:00.000000Z"]
     ]
 
 
@@ -117,3 +117,11 @@ def test_r16_aggregates_over_little() -> None:
 
 def test_r17_the_remainder_is_never_negative() -> None:
     assert rows("print -14 % 12, -7 / 2, 1 / 0") == [[10, -3, None]]
+
+
+def test_make_series_without_a_start_has_the_slots_of_bin() -> None:
+    late = "datetime(2024-01-01 00:59:59.999999)"
+    assert rows(f"datatable(t: datetime)[{late}] | make-series n = count() on t step 1h | project t") == [
+        [["2024-01-01T00:00:00.0000000Z"]]
+    ]
+    assert rows(f"print bin({late}, 1h)") == [["2024-01-01T00:00:00.000000Z"]]
