@@ -28,7 +28,7 @@ WROTE_NOTHING = "wrote nothing"
 MOST_ENTRIES = 5000
 _NAME = re.compile(
     r"faultline-hook\.(absent|denied|disk|full|slow)\."
-    r"(prolog|epilog|prologslurmctld|epilogslurmctld|taskprolog|healthcheck|jobcomp|unknown)\.([0-9]|[12][0-9]|3[01])"
+    r"(prolog|epilog|prologslurmctld|epilogslurmctld|taskprolog|healthcheck|jobcomp|gate|unknown)\.([0-9]|[12][0-9]|3[01])"
 )
 #: Reason -> what the hook found, and the cure.
 REASONS = {

@@ -274,6 +274,10 @@ def _base_key(run: Run) -> str:
     return f"{array}_{task}" if array is not None and task is not None else str(run.job_id)
 
 
+#: Accounting cuts its times to whole seconds.
+WHOLE_S = 1.0
+
+
 def _is_restart(previous: Run, run: Run, submits: Sequence[float]) -> bool:
     restarts = run.row.get("restarts")
     if restarts and run.row.get("user") == previous.row.get("user"):
@@ -288,8 +292,9 @@ def _is_restart(previous: Run, run: Run, submits: Sequence[float]) -> bool:
         if previous.row.get(name) and run.row.get(name)
     ):
         return False
-    begin, end = previous.end or previous.start or 0.0, run.start or run.submit or 0.0
-    return not any(begin < moment < end for moment in submits)
+    # The submission of the previous run itself may lie behind its end by less than that.
+    begin, end = (previous.end or previous.start or 0.0) + WHOLE_S, run.start or run.submit or 0.0
+    return not any(begin <= moment < end for moment in submits)
 
 
 def _steps_for(run: Run, steps: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

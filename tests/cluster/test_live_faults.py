@@ -118,7 +118,7 @@ def prolog_fails(site: Path) -> Fault:
     cluster("run", "ctl", "scancel", str(job))
     runs(job, *ENDS, limit=240)
     scontrol("update", "NodeName=gpu02", "State=RESUME")
-    return Fault("prolog fails", at, "gpu02")
+    return Fault("prolog fails", at, "gpu02", str(job), "infra.scheduler")
 
 
 def gate_refuses(site: Path) -> Fault:
@@ -134,11 +134,13 @@ def gate_refuses(site: Path) -> Fault:
     end = time.monotonic() + 400
     while "drain" not in mini.node_states()["gpu01"] and time.monotonic() < end:
         job = mini.submit("hostname", "-w", "gpu01", name="refused")
+        with (site / "jobs").open("a") as stream:
+            stream.write(f"{job}\n")
         time.sleep(10)
     assert "drain" in mini.node_states()["gpu01"], answer.read_text()
     cluster("run", "ctl", "scancel", "-u", "alice", "-n", "refused")
     assert job is not None
-    return Fault("gate refuses a node", at, "gpu01")
+    return Fault("gate refuses a node", at, "gpu01", str(job), "infra.node")
 
 
 def person_drains(site: Path) -> Fault:

@@ -216,6 +216,14 @@ def _intervals(host: str, device: str | None, switch: str | None, port: str | No
         coming_up = following is not None and _is_up(following) and following.time - event.time <= COMING_UP_S
         if down and lines and coming_up:
             continue
+        before = events[place - 1] if place else None
+        if down and not lines and before is not None and _is_up(before) and before.last >= event.time:
+            # Two sources say that it came up, one before this line and one after it: they are one event, of the first one's time.
+            if before.last - event.time > COMING_UP_S:
+                lines = [event]
+                add(before.last)
+                lines = []
+            continue
         if down and lines and event.time - lines[-1].time > REPEATED_S:
             # Down again without an up between: it came back unseen (the host was off, lines were lost).
             add(event.time, unseen=True)

@@ -56,6 +56,20 @@ def test_a_virtual_function_is_its_interface():
     assert (outage.device, round(outage.duration or 0)) == ("eth0", 60)
 
 
+@pytest.mark.parametrize(("seen_again", "expected"), [
+    (0.0610, [(-6.0, 0.0)]), (0.0600, [(-6.0, 0.0), (0.0608, None)]), (0.0, [(-6.0, 0.0), (0.0608, None)]), (1.3, [(-6.0, 0.0), (0.0608, 1.3)]),
+])  # fmt: skip
+def test_a_port_that_two_sources_saw_come_up_around_its_down_is_up(seen_again, expected):
+    """On a real cluster after a reboot: the kernel's "forwarding", then the agent's "no carrier" and "up", which is the same event as
+    the kernel's. A down after both is a loss."""
+    lines = [event("switch.port_down", -6.0, "leaf01", "port 3(fs-n1) entered disabled state", port="fs-n1"),
+             event("switch.port_up", 0.0, "leaf01", "port 3(fs-n1) entered forwarding state", port="fs-n1", count=2, last=seen_again),
+             event("switch.port_down", 0.0608, "leaf01", "9: fs-n1@if3: <NO-CARRIER,UP,LOWER_UP> state DOWN", port="fs-n1")]  # fmt: skip
+    found = [(f.start - T0, None if f.end is None else f.end - T0) for f in facts(world(lines), "link.outage")]
+    rounded = [(round(start, 4), None if end is None else round(end, 4)) for start, end in found]
+    assert rounded == expected
+
+
 def test_the_subnet_manager_is_the_far_end_of_an_infiniband_link():
     gone = event(
         "fabric.sm_event", 3.0, "ctl", "Removed port", source="opensm", ibdev="mlx5_1", peer_node="n1", verb="Removed"

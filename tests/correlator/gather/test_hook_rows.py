@@ -157,3 +157,25 @@ def test_two_runs_have_two_keys_though_one_source_counts_late() -> None:
     shown = row("scontrol", state="PENDING", submit=at(LOST_AT), restarts=0, partition="gpu")
     found = runs([{**FIRST, "state": "REQUEUED"}, waits, shown])
     assert [(r.key, r.state) for r in found] == [("17", "REQUEUED"), ("17#1", "PENDING")]
+
+
+@pytest.mark.parametrize("submitted", [0.05, 0.4, 0.95])
+@pytest.mark.parametrize("prolog_took", [0.0, 1.0])
+def test_a_job_whose_prolog_failed_in_the_second_of_its_submission_has_one_name(
+    submitted: float, prolog_took: float
+) -> None:
+    """Accounting has whole seconds, slurmctld's log has milliseconds: the job's own submission is no other job's with its number."""
+    first = row("sacct", db_index=9, state="REQUEUED", submit=at(0), start=at(0), end=at(prolog_took), nodes=["gpu02"])
+    second = row("sacct", db_index=11, state="CANCELLED", submit=at(prolog_took + 1), end=at(5))
+    line = event("slurm.job_submit", submitted, "ctl", source="slurmctld", job_id=17)
+    hooks = [prolog("gpu02", 0.2 + submitted, 0), epilog("gpu02", 0.3 + submitted, 1)]
+    for rows in ([first, second], [first, second, *hooks]):
+        assert [found.key for found in runs(rows, [line])] == ["17", "17#1"]
+
+
+def test_a_number_that_was_used_again_is_another_job() -> None:
+    """A submission after the end of the run before, by more than a second."""
+    first = row("sacct", db_index=9, state="REQUEUED", submit=at(0), start=at(0), end=at(0), nodes=["gpu02"])
+    second = row("sacct", db_index=11, state="CANCELLED", submit=at(60), end=at(65))
+    lines = [event("slurm.job_submit", moment, "ctl", source="slurmctld", job_id=17) for moment in (0.1, 59.9)]
+    assert [found.key for found in runs([first, second], lines)] == [f"17@{at(0):%Y-%m-%dT%H:%M:%S}", "17"]

@@ -202,6 +202,25 @@ def test_a_node_that_a_person_gave_back_is_not_drained_again(site: Site) -> None
     assert site.steps[-2:] == [("n1", "undone", ""), ("n1", "refused", "people")] and len(site.slurm.updates) == 1
 
 
+def test_a_drain_of_a_persons_that_somebody_ended_stands_against_the_same_lines(site: Site) -> None:
+    """Not ours: the ledger has it. Only a fault after that drains the node, however long ago it was given back."""
+    given_back = [
+        {"cluster": "c", "host": host, "time": NOON + timedelta(minutes=minutes), "state": state, "source": "poll"}
+        for host, minutes, state in [*((host, -540, "idle") for host in HOSTS), ("n1", -10, "drained"), ("n1", -3, "idle")]
+    ]  # fmt: skip
+    states = pl.DataFrame([{**row, "reason": "bad cable" if row["state"] == "drained" else None} for row in given_back])
+    site.down("n1", since=-12)
+    replace_model(site.store, {"node_states": states})
+    site.round()
+    step = Record(site.store).steps(NOON + timedelta(hours=1))[-1]
+    assert (step.step, step.guard, site.slurm.updates) == ("refused", "people", [])
+    assert step.detail == "resumed by somebody at 2026-03-01 11:57 UTC; new evidence would be needed"
+    site.down("n1", since=-2)
+    replace_model(site.store, {"node_states": states})
+    site.round(minutes=6)
+    assert site.drained().startswith("faultline:I-n1 rdma0")
+
+
 def test_withdrawn_evidence_resumes_nothing_by_itself(site: Site) -> None:
     site.drained()
     site.down()

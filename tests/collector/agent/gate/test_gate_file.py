@@ -30,6 +30,7 @@ from collector.agent.gate.answer_file import (
     signed,
     word,
 )
+from collector.agent.hook_failures import words
 from parsers.documents import read as parse_document
 from parsers.documents.hook import read_spool
 from parsers.record import Origin
@@ -135,9 +136,12 @@ def test_what_is_not_refused_is_not_recorded(gate: Gate, tmp_path: Path) -> None
         assert records_after(gate, tmp_path / str(number), answer, SLURM_JOB_ID=job) == []
 
 
-def test_a_spool_that_takes_nothing_does_not_change_a_refusal(gate: Gate, tmp_path: Path) -> None:
+def test_a_spool_that_takes_nothing_does_not_change_a_refusal_and_is_counted(gate: Gate, tmp_path: Path) -> None:
     (tmp_path / "spool").write_text("no folder")
-    assert gate(put(tmp_path / "g", signed(unfit(), SECRET)), SLURM_JOB_ID="7")[0] == 1
+    (tmp_path / "words").mkdir()
+    where = str(tmp_path / "words")
+    assert gate(put(tmp_path / "g", signed(unfit(), SECRET)), SLURM_JOB_ID="7", FAULTLINE_HOOK_WORDS=where)[0] == 1
+    assert ("absent", "gate") in {(word.reason, word.event) for word in words(tmp_path / "words", False)}
 
 
 @pytest.mark.parametrize("shell", SHELLS)
