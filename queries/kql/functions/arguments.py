@@ -19,6 +19,15 @@ def arguments(c: Binder, node: ast.Call, scope: Scope, low: int, high: int | Non
     return [c.expr(a, scope) for a in node.args]
 
 
+def expect_whole(node: ast.Call, *values: Value) -> None:
+    """Raises ``KqlBindError`` for a value of ``node`` that may have a fraction, where Kusto takes whole numbers only."""
+    for value in values:
+        if value.type in ("real", "decimal"):
+            raise KqlBindError(
+                f"{node.name}() needs a whole number, not {value.type}; did you mean toint()?", node.span
+            )
+
+
 def fit(kinds: list[str], args: list[Value], number: str, wrong: str) -> tuple[list[Value] | None, str]:
     """The arguments as these kinds, or why they do not fit, in the words of ``number`` or ``wrong``."""
     wanted: list[str] = []

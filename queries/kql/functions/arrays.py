@@ -9,7 +9,7 @@ from typing import Any
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.arguments import arguments
+from queries.kql.functions.arguments import arguments, expect_whole
 from queries.kql.functions.calling import call
 from queries.kql.functions.declaration import LINEAR, Bind, Body, Function, Template
 from queries.kql.stages import Scope
@@ -38,6 +38,7 @@ def _pack_array(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 def _array_slice(c: Binder, node: ast.Call, scope: Scope) -> Value:
     array, low, high = arguments(c, node, scope, 3)
+    expect_whole(node, low, high)
     n = "CAST(json_array_length({0}) AS BIGINT)"
     place = f"(CASE WHEN {{N}} < 0 THEN greatest({n} + {{N}}, 0) ELSE {{N}} END + 1)"
     return sql(
@@ -69,6 +70,7 @@ def _shift(sign: int) -> Bind:
         args = arguments(c, node, scope, 2, 3)
         if args[0].type != "dynamic":
             raise KqlBindError(f"{node.name}() needs an array, not {args[0].type}", node.span)
+        expect_whole(node, args[1])
         fill = dynamic_of(args[2]) if len(args) == 3 else constant(None, "dynamic")
         place = f"(ki + {sign} * {{1}})"
         picked = f"CASE WHEN {place} BETWEEN 1 AND len(TRY_CAST({{0}} AS JSON[])) THEN TRY_CAST({{0}} AS JSON[])[{place}] ELSE {{2}} END"

@@ -35,11 +35,16 @@ WEIGHTED_RANK = Function(
 def _share(c: Binder, node: ast.Call, arg: ast.Node, scope: Scope) -> list[Value]:
     """One percentage, or the constants of an array."""
     wanted = c.expr(arg, scope)
-    if wanted.type == "dynamic" and wanted.is_constant and isinstance(plain(wanted.constant), list):
-        return [constant(float(p), "real") for p in plain(wanted.constant)]
-    if wanted.type not in NUMERIC:
+    several = plain(wanted.constant) if wanted.type == "dynamic" and wanted.is_constant else None
+    given = several if isinstance(several, list) else [wanted.constant] if wanted.is_constant else []
+    if wanted.type == "decimal":  # whose constants are texts
+        given = [one if one is None else float(one) for one in given]
+    if not isinstance(several, list) and wanted.type not in NUMERIC:
         raise KqlBindError(f"{node.name}() needs a percentage, not {wanted.type}", arg.span)
-    return [wanted]
+    for one in given:
+        if one is None or isinstance(one, bool | str | list | dict) or not 0 <= one <= 100:
+            raise KqlBindError(f"{node.name}() needs percentages from 0 to 100", arg.span)
+    return [constant(float(p), "real") for p in several] if isinstance(several, list) else [wanted]
 
 
 def _ranked(value: Value, node: ast.Call) -> Value:
@@ -63,7 +68,8 @@ def percentile_of(value: Value, wanted: Value, node: ast.Call) -> Value:
     else:
         # A percentage of a let or of toscalar(): known to the engine, not here.
         label = ""
-        template = "list_sort(list({0}) FILTER (WHERE {0} IS NOT NULL))[greatest(1, CAST(ceil({1} / 100.0 * count({0})) AS BIGINT))]"
+        place = "greatest(1, CAST(ceil({1} / 100.0 * count({0})) AS BIGINT))"
+        template = f"CASE WHEN {{1}} >= 0 THEN list_sort(list({{0}}) FILTER (WHERE {{0}} IS NOT NULL))[{place}] END"
         made = sql(template, value.type, value, wanted, nullable=True)
     return replace(made, name=f"percentile_{value.name or ''}_{label}")
 

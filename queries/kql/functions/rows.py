@@ -6,6 +6,7 @@ from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError
+from queries.kql.functions.arguments import expect_whole
 from queries.kql.functions.calling import order_of_rows
 from queries.kql.functions.declaration import LINEAR, Bind, Function, Kind
 from queries.kql.stages import Scope
@@ -28,6 +29,7 @@ def _shift(function: str) -> Bind:
         args = [value]
         if len(node.args) > 1:
             args.append(c.expr(node.args[1], scope))
+            expect_whole(node, args[1])
         if len(node.args) > 2:
             fallback = c.expr(node.args[2], scope)
             args.append(cast_number(fallback, value.type) if {fallback.type, value.type} <= set(NUMERIC)

@@ -7,7 +7,7 @@ from typing import Any
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.errors import NotImplementedYet
-from queries.kql.functions.arguments import arguments
+from queries.kql.functions.arguments import arguments, expect_whole
 from queries.kql.functions.declaration import LINEAR, Body, Function, Template
 from queries.kql.stages import Scope
 from queries.kql.values import (
@@ -32,6 +32,7 @@ def _split(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = arguments(c, node, scope, 2, 3)
     text, by = text_of(args[0]), text_of(args[1])
     if len(args) == 3:
+        expect_whole(node, args[2])
         return sql(
             "to_json(list_filter([string_split({0}, {1})[{2} + 1]], lambda kx: kx IS NOT NULL))",
             "dynamic",

@@ -11,7 +11,7 @@ from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.conversion import to_type
 from queries.kql.errors import KqlBindError, nearest
-from queries.kql.functions.arguments import arguments
+from queries.kql.functions.arguments import arguments, expect_whole
 from queries.kql.functions.declaration import LINEAR, Body, Function, Template
 from queries.kql.operations import arithmetic, compare
 from queries.kql.stages import Scope
@@ -84,6 +84,7 @@ def _datetime_diff(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 def _datetime_add(c: Binder, node: ast.Call, scope: Scope) -> Value:
     unit, amount, moment = arguments(c, node, scope, 3)
+    expect_whole(node, amount)
     moment = _moment(moment, node)
     word = _word(unit, node, "day").rstrip("s")
     if word == "quarter":
@@ -165,6 +166,7 @@ def _make_datetime(c: Binder, node: ast.Call, scope: Scope) -> Value:
         return to_type(args[0], "datetime")
     if len(args) < 3 or not all(a.type in NUMERIC for a in args):
         raise KqlBindError("make_datetime() takes year, month, day and perhaps hour, minute, second", node.span)
+    expect_whole(node, *args[:5])
     filled = [cast_number(a, "long") if a.type == "int" else a for a in args]
     filled += [constant(0, "long")] * (6 - len(filled))
     made = "time_of_parts(CAST({0} AS BIGINT), CAST({1} AS BIGINT), CAST({2} AS BIGINT), CAST({3} AS BIGINT), " \

@@ -267,6 +267,31 @@ def test_errors_speak_no_sql(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Logs | summarize percentile(Line, 101)", "Logs | summarize percentiles(Line, 50, -1)", "Logs | summarize percentilew(Line, Line, 100.5)",
+        "Logs | summarize percentiles_array(Line, dynamic([50, 101]))", "Logs | summarize percentiles_array(Line, dynamic([50, null]))",
+        "Logs | summarize percentile(Line, long(null))", "Logs | summarize percentile(Line, real(nan))",
+    ],
+)  # fmt: skip
+def test_a_percentage_is_between_0_and_100(text: str) -> None:
+    with pytest.raises(KqlError, match="needs percentages from 0 to 100"):
+        validate(text, CATALOG)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "print datetime_add('day', 1.5, now())", "print make_datetime(2026, 1.5, 1)", "print array_slice(dynamic([1, 2]), 0.5, 1)",
+        "print array_shift_left(dynamic([1, 2]), 1.5)", "print split('a,b', ',', 0.6)", "Logs | sort by Time asc | extend p = prev(Line, 1.5)",
+    ],
+)  # fmt: skip
+def test_places_and_counts_are_whole_numbers(text: str) -> None:
+    with pytest.raises(KqlError, match="needs a whole number"):
+        validate(text, CATALOG)
+
+
+@pytest.mark.parametrize(
     ("text", "column", "said"),
     [
         ("Logs | where Message matches regex '('", 36, "missing )"),
