@@ -199,7 +199,7 @@ def nodes(read: Read, q: str | None = None, limit: Limit = PAGE, cursor: Cursor 
 
 @router.get("/nodes/{name}", tags=["nodes"])
 def node(read: Read, within: Within, name: str) -> dict[str, Any]:
-    """One node with its states, links, incidents, jobs and newest events."""
+    """One node with its states, links, incidents, jobs and newest events; ``cut`` names the lists of which it has only the newest."""
     return node_document(read, name, within)
 
 
@@ -209,18 +209,28 @@ def node_document(read: Reader, name: str, within: Range) -> dict[str, Any]:
     found = about_node(read, row, within)
     more = {
         "states": found["states"], "links": found["links"], "jobs": found["runs"],
-        "incidents": [incident_document(item) for item in found["incidents"]], "recent_events": found["events"],
+        "incidents": [incident_document(item) for item in found["incidents"]], "recent_events": found["events"], "cut": found["cut"],
     }  # fmt: skip
     return {**wire(row), **wire(more)}
 
 
+#: The answer about a node has at most this many events, and ``PAGE`` incidents and jobs.
+NODE_EVENTS = 500
+
+
 def about_node(read: Reader, row: dict[str, Any], within: Range) -> dict[str, Any]:
-    """What the store has about one node: its host, in its cluster."""
+    """What the store has about one node: its host, in its cluster. ``cut``: the lists that have only the newest."""
     host = row["host"]
+    incidents, older_incidents = read.incidents(within, host=host, of=row)
+    runs, older_runs = read.runs(within, host=host, of=row)
+    events = read.events(
+        start=within.start, end=within.end, hosts=[host], of=row, limit=NODE_EVENTS + 1, newest=True
+    )  # fmt: skip
+    cut = {"incidents": older_incidents, "jobs": older_runs, "recent_events": len(events) > NODE_EVENTS}
     return {
-        "incidents": read.incidents(within, host=host, of=row)[0], "runs": read.runs(within, host=host, of=row)[0],
-        "events": read.events(start=within.start, end=within.end, hosts=[host], of=row, limit=500, newest=True),
+        "incidents": incidents, "runs": runs, "events": events[:NODE_EVENTS],
         "states": read.node_states([host], within.start, within.end, of=row), "links": read.links(row),
+        "cut": [name for name, is_cut in cut.items() if is_cut],
     }  # fmt: skip
 
 

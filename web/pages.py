@@ -418,14 +418,17 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
             return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
     lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
     read_audit.of_lines(request, [line["job_id"] for line in lines if line["source"] in read_audit.OUTPUT_SOURCES])
-    found: dict[str, Any] = {
-        "incidents": read.incidents(within, search=text, limit=FOUND)[0] if text else [],
-        "runs": read.runs(within, search=text, limit=FOUND)[0] if text else [],
-        "nodes": read.nodes(search=text, limit=FOUND)[0] if text else [],
-    }
-    if text and not lines and not any(found.values()):
+    listed: dict[str, tuple[list[dict[str, Any]], str | None]] = {}
+    if text:
+        listed = {
+            "incidents": read.incidents(within, search=text, limit=FOUND), "runs": read.runs(within, search=text, limit=FOUND),
+            "nodes": read.nodes(search=text, limit=FOUND),
+        }  # fmt: skip
+    found: dict[str, Any] = {name: rows for name, (rows, _) in listed.items()}
+    found["further"] = {name for name, (_, after) in listed.items() if after}
+    if text and not lines and not any(rows for rows, _ in listed.values()):
         kinds = (suggesting.runs, suggesting.nodes, suggesting.incidents)
         words = ", ".join(json.dumps(word) for word in text.split())
         found["apart"] = f"Logs\n| where Message has_all ({words})\n| sort by Time desc\n| take 200"
         found |= {"near": [item for kind in kinds for item in kind(read, named)], **first_steps(request, read)}
-    return render(request, "search.html", q=text, lines=lines, more=more, most=FOUND, nav="", **found)
+    return render(request, "search.html", q=text, lines=lines, more=more, nav="", **found)
