@@ -270,7 +270,7 @@ def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
 def test_a_search_that_finds_exactly_as_many_as_are_shown_says_how_many() -> None:
     """It said "first 10; narrow the words" of ten, as if there were more."""
     store = fixture.build()
-    for count, note in ((10, ">10<"), (11, "first 10; narrow the words or the range")):
+    for count, note in ((10, ">10 <"), (11, "first 10; narrow the words or the range")):
         store.con.execute("DELETE FROM model.runs")
         fixture.insert(store.con, "model.runs", *(
             {"run_key": str(n), "job_id": n, "cluster": "mini", "attempt": 0, "name": "sought", "state": "COMPLETED", "start": "2026-11-21T00:30:00"}
