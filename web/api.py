@@ -121,13 +121,14 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
     hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SURVIVOR_LANES))
     event_ids = [str(event["id"]) for event in document.get("events") or [] if event.get("id")]
     # Who sees only their own jobs gets no measurements: other users' jobs show in them.
-    measured = [] if read.own else measures(read, hops_of(document), row["cluster"], start, end)
+    root = incident_document(row)["root_cause"] or {}
+    measured, notes = ([], []) if read.own else measures(read, hops_of(document), root, row["cluster"], start, end)
     hurt = set(incident_jobs(document, 0))
     measured += pace.lanes(read, [run for run in runs if run["run_key"] in hurt], start, end)
     return axes.build(
         row, events=read.events_around(start, end, hosts, of=row, in_document=event_ids), states=read.node_states(hosts, start, end, of=row),
         runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end, of=row),
-        measured=measured, start=start, end=end, t0=t0,
+        measured=measured, notes=notes, start=start, end=end, t0=t0,
     )  # fmt: skip
 
 

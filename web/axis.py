@@ -235,15 +235,18 @@ def fact_lane(builder: Builder, end: End, jobs: dict[str, Row]) -> str:
 
 
 def add_measures(builder: Builder, measured: Iterable[Row]) -> list[Row]:
-    """Measured values, each on a lane of its own behind those of its layer's devices; the series with times of the axis."""
+    """Measured values, each on a lane of its own behind those of its layer's devices; the series with times of the axis. ``own``: the device
+    whose value is the last of each point."""
     out = []
     for one in measured:
-        count = one["devices"]
-        sub = f"{one['unit']}, {count} {one.get('noun', 'devices')}" if count > 1 else one["unit"]
+        count, own = one["devices"], one.get("own")
+        of = f"{own} of {count}" if own else f"{count} {one.get('noun', 'devices')}"
+        sub = f"{one['unit']}, {of}" if count > 1 else one["unit"]
         lane = builder.lane(one["layer"], one["host"], one["name"], sub.strip(", "))
-        pieces = [[[builder.at(at), low, high] for at, low, high in piece] for piece in one["pieces"]]
-        zero = {"zero": True} if one.get("zero") else {}
-        out.append({"lane": lane, "name": one["name"], "unit": one["unit"], "pieces": pieces, **zero})
+        pieces = [[[builder.at(at), *values] for at, *values in piece] for piece in one["pieces"]]
+        more = {"zero": True} if one.get("zero") else {}
+        more |= {"own": own, "devices": count} if own else {}
+        out.append({"lane": lane, "name": one["name"], "unit": one["unit"], "pieces": pieces, **more})
     return out
 
 
@@ -311,7 +314,7 @@ def document_range(doc: Row, row: Row) -> tuple[datetime, datetime, datetime]:
 
 def build(
     row: Row, *, events: Iterable[Row], states: Iterable[Row], runs: Iterable[Row], beats: Iterable[Row],
-    measured: Iterable[Row] = (), start: datetime, end: datetime, t0: datetime,
+    measured: Iterable[Row] = (), notes: Iterable[str] = (), start: datetime, end: datetime, t0: datetime,
 ) -> Row:  # fmt: skip
     """The axis of an incident. Events of the document have roles; those of the store around it are context."""
     doc, builder = row["document"], Builder(t0)
@@ -349,7 +352,7 @@ def build(
     return {
         "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": lanes,
         "folds": folds(lanes, builder.marks, builder.bands, keep), "alike": ALIKE,
-        "marks": builder.marks, "bands": builder.bands, "beats": builder.beats, "series": series,
+        "marks": builder.marks, "bands": builder.bands, "beats": builder.beats, "series": series, "notes": list(notes),
         "arrows": arrows(hops, builder, marks, step_numbers(steps)),
         "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],
         "groups": list(dict.fromkeys(layers().values())),

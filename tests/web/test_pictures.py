@@ -147,9 +147,9 @@ def unmeasured(store: DuckStore, axis: dict[str, Any], t0: datetime) -> list[Any
             )
         times, values = {round(row["t"], 3) for row in rows}, {row["value"] for row in rows}
         began = (t0 - datetime(1970, 1, 1)).total_seconds()
-        for t, low, high in (point for piece in one["pieces"] for point in piece):
-            if round(began + t, 3) not in times or not {low, high} <= values:
-                wrong.append((one["lane"], t, low, high))
+        for t, *shown in (point for piece in one["pieces"] for point in piece):
+            if round(began + t, 3) not in times or not {value for value in shown if value is not None} <= values:
+                wrong.append((one["lane"], t, *shown))
     return wrong
 
 

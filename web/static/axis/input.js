@@ -220,7 +220,7 @@ const part = (tag, words, kind = '') => {
 
 function describe(axis, { kind, hit }) {
   if (kind === 'pill') return describePill(hit.arrow);
-  if (kind === 'series') return hit.row.item.series.map(one => part('div', valueAt(one, hit.t)));
+  if (kind === 'series') return hit.row.item.series.map(one => part('div', valueAt(one, hit.t, t => axis.time(t))));
   return kind === 'band' ? describeBand(axis, hit) : describeMark(axis, hit);
 }
 
