@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from correlator.facts.gpus import bus
 from correlator.facts.registry import kind_of
 from parsers.moments import later
 from web.axis_ends import SECOND_S, End, Hop, first_evidence, hops_of, mark_of, moments
@@ -81,7 +82,9 @@ def event_lane(builder: Builder, event: Row, jobs: dict[str, Row]) -> str:
     if layer == "job":
         return job_lane(builder, str(event.get("job_id") or device.removeprefix("job ") or "?"), jobs)
     if has_devices(layer):
-        return builder.lane(layer, host, device or layer)
+        # The kernel writes the address of one GPU with its function and without it.
+        address = bus(device) if layer == "gpu" else None
+        return builder.lane(layer, host, address or device or layer)
     if layer == "node":
         return builder.lane("node", str(device or host))
     return builder.lane(layer, host, layer)

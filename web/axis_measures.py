@@ -32,6 +32,8 @@ MOST_HOSTS = 3
 GAP = 2.5
 #: Samples so long around the range are read too: a fault of ten seconds lies between two of them.
 AROUND = timedelta(minutes=15)
+#: Devices of one host are sampled at most so many typical distances apart.
+MISSED = 1.5
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -75,8 +77,31 @@ def measures(
         found += [one for one in drawn if one["pieces"]]
         lacks = {GAUGES[name].of: None for name in asked.layers if GAUGES[name].of not in seen}
         notes += [f"No {what} were collected for {host} in this range." for what in lacks]
+        notes += _lost(host, asked.devices, (row for rows in by_metric.values() for row in rows))
         notes += [f"{_listed(still)} of {host} did not grow."] if still else []
     return found, notes
+
+
+def _lost(host: str, devices: Iterable[str], rows: Iterable[Row]) -> list[str]:
+    """Devices that stopped to be sampled while others of their host went on, as a GPU does that fell off its bus."""
+    times: dict[str, set[float]] = defaultdict(set)
+    for row in rows:
+        if row["pci"] and (address := bus(row["pci"])):
+            times[address].add(row["t"])
+    found = []
+    for device in sorted(devices):
+        own = max(times.get(device, ()), default=None)
+        others = sorted(set[float]().union(*(at for address, at in times.items() if address != device)))
+        if own is None and others:
+            found.append(f"{device} of {host} was not sampled; other devices there were.")
+        elif (
+            own is not None
+            and len(others) > 1
+            and others[-1] > own + MISSED * median(b - a for a, b in pairwise(others))
+        ):
+            when = f"{_EPOCH + timedelta(seconds=own):%H:%M:%S} UTC"
+            found.append(f"{device} of {host} was last sampled at {when}; other devices there were sampled later.")
+    return found
 
 
 def _listed(names: list[str]) -> str:

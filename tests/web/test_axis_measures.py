@@ -13,6 +13,7 @@ from correlator.facts.registry import kinds
 from correlator.model.gauges import GAUGES, Gauge
 from store import open_store
 from store.duckdb.store import DuckStore
+from web.axis import Builder, event_lane
 from web.axis_measures import measures, pieces
 from web.reading import Reader
 
@@ -100,6 +101,27 @@ def test_a_short_fault_has_the_samples_around_it_and_those_of_its_own_gpu() -> N
     assert heat["pieces"] == [[(around[0], 40, 60, 60), (around[1], 40, 90, 90)]]
     assert found["uncorrected ECC"]["pieces"][0][-1] == (around[1], 2, 2, 2)
     assert notes == ["PCIe replays of n1 did not grow."] and "PCIe replays" not in found
+
+
+def test_a_gpu_that_fell_off_its_bus_is_named_while_others_are_sampled() -> None:
+    with open_store(None) as store:
+        assert isinstance(store, DuckStore)
+        metric = "DCGM_FI_DEV_GPU_TEMP"
+        sampled(store, range(-800, 900, 300), metric, {"0000:18:00": lambda at: 40.0})
+        assert drawn(store, "n1")[1] == [f"{BUS} of n1 was not sampled; other devices there were."]
+        sampled(store, (-800, -500, -200), metric, {BUS: lambda at: 60.0})
+        found, notes = drawn(store, "n1")
+        assert notes == [f"{BUS} of n1 was last sampled at 15:46:40 UTC; other devices there were sampled later."]
+        assert found["temperature"]["pieces"][0][-1][1:] == (40, 40, None)
+        sampled(store, (90, 390, 690), metric, {BUS: lambda at: 60.0})  # not at the same moments
+        assert drawn(store, "n1")[1] == []
+
+
+def test_a_gpu_has_one_lane_however_the_kernel_writes_its_address() -> None:
+    builder = Builder(START)
+    events = ({"layer": "gpu", "host": "n1", "device": device} for device in (BUS, f"{BUS}.0", "0000:BA:00"))
+    assert len({event_lane(builder, event, {}) for event in events}) == 1
+    assert event_lane(builder, {"layer": "link", "host": "n1", "device": f"{BUS}.0"}, {}).endswith(f"{BUS}.0")
 
 
 def test_without_samples_the_axis_says_so() -> None:
