@@ -340,6 +340,14 @@ def job_nodes(
     return out
 
 
+def against(incident: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What speaks against nodes in an incident: its lines, and its root if none of them is the root host's: what a switch or the
+    subnet manager tells of a node's port is a line of theirs."""
+    lines = [line for line in incident["document"].get("events") or [] if line.get("role") != "context"]
+    root = {"host": incident["root_host"], "event": incident["root_event"], "time": incident["start"]}
+    return lines if any(line.get("host") == root["host"] for line in lines) else [*lines, root]
+
+
 @router.get("/jobs/{key}", response_class=HTMLResponse)
 def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
@@ -359,15 +367,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     }
     environment = job_environment.document(read, row, attempts, doc)
     slowed_by = read.slowing(row)
-    seen = [
-        *(doc.get("evidence") or []),
-        *(
-            line
-            for incident in slowed_by
-            for line in incident["document"].get("events") or []
-            if line.get("role") != "context"
-        ),
-    ]
+    seen = [*(doc.get("evidence") or []), *(line for incident in slowed_by for line in against(incident))]
     # Asked only where the page would show nothing.
     unbrought = not (variables or artifacts or environment or row["submit_line"])
     brought |= ({"output"} if output else set()) | ({"environment"} if variables or environment else set())

@@ -67,10 +67,10 @@ export function at(one, t, time) {
     if (t < piece[0][0] || t > piece[piece.length - 1][0]) continue;
     const [since, low, high, own] = piece[Math.max(0, lower(piece, t + 1e-9, point => point[0]) - 1)];
     const all = low === high ? number(high) : `${number(low)} to ${number(high)}`;
-    const mine = own === null ? 'not measured' : own === undefined ? all : number(own);
-    const value = `${mine} ${one.unit}`.trim();
-    if (!one.own) return `${one.name}: ${value}, at ${time(since)}`;
-    return `${one.name} of ${one.own}: ${value}, at ${time(since)}; all ${one.devices} devices ${all} ${one.unit}`.trim();
+    const every = `${all} ${one.unit}`.trim();
+    if (!one.own) return `${one.name}: ${every}, at ${time(since)}`;
+    const mine = own === null ? 'not measured' : `${number(own)} ${one.unit}`.trim();
+    return `${one.name} of ${one.own}: ${mine}, at ${time(since)}; all ${one.devices} devices ${every}`;
   }
   return `${one.name}: not measured`;
 }
