@@ -1,6 +1,6 @@
 /* The time axis: one canvas, one cursor. Holds the state, draws a frame when something changed, and notifies others by
-   events: "cursor" (where the reader looks), "ghost" (where the pointer is while the cursor is pinned), "pick" (an event
-   was chosen), "range" (what is shown), "timeout" (another SlurmdTimeout was dragged to). */
+   events: "cursor" (where the reader looks), "ghost" (where the pointer is while the cursor is pinned), "pick" (an
+   event was chosen), "range" (what is shown), "timeout" (another SlurmdTimeout was dragged to). */
 
 import { visible } from '../visible.js';
 import { Scale, clock } from './scale.js';

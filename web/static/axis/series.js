@@ -1,8 +1,10 @@
-/* Measured values: a line through the highest values of a lane, or those of the device that the incident is about, within the
-   range of all devices; gaps stay gaps. Few points are drawn as such: what lies between two of them was not measured. */
+/* Measured values: a line through the highest values of a lane, or those of the device that the incident is about,
+   within the range of all devices; gaps stay gaps. Few points are drawn as such: what lies between two of them was not
+   measured. */
 
 import { text } from './draw.js';
 import { lower } from './layout.js';
+import { lag } from './scale.js';
 
 /** Room above and below the line, in pixels. */
 const MARGIN = 3;
@@ -33,7 +35,8 @@ function draw(g, p, view, scale, row, one) {
     g.fillStyle = colour;
     g.fill();
     g.globalAlpha = 1;
-    // A GPU that fell off its bus has no value from then on, though the others have; one sample may come a moment later.
+    // A GPU that fell off its bus has no value from then on, though the others have; one sample may come a moment
+    // later.
     const own = shown.map(point => [scale.x(point[0]), point[lined(one)]]);
     const known = n => n >= 0 && own[n][1] !== null;
     g.beginPath();
@@ -56,9 +59,21 @@ function draw(g, p, view, scale, row, one) {
       g.fill();
     }
   }
+  const lost = ended(one, scale);
+  if (lost) text(g, p, lost, view.gutter + 8, row.top + row.bar / 2 + 4, { size: 10, colour: 'ink2', halo: true });
   const words = `${one.range.map(number).join('–')} ${one.unit}`.trim();
   const style = { size: 10, colour: 'ink3', align: 'right', halo: true };
   text(g, p, words, view.width - 6, row.top + row.bar / 2 + 4, style);
+}
+
+/** The last value of a lane's own device if it was not measured any more in what is shown, in words. */
+export function ended(one, scale) {
+  if (!one.own) return '';
+  const points = one.pieces.flat();
+  const last = points.findLast(point => point[3] !== null);
+  const later = last && points.find(point => point[0] > last[0]);
+  if (!later || last[0] > scale.hi) return '';
+  return `last ${number(last[3])} ${one.unit}`.trim() + ` at ${lag(last[0])}, then not measured`;
 }
 
 /** The values at a time: those of the last point before it, if no gap lies between. ``time`` writes a moment. */
