@@ -62,7 +62,7 @@ def renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any
     if not names:
         return document
     jobs = {
-        part: [{**item, "job_id": names.get(item["job_id"], item["job_id"])} for item in document[part]]
+        part: [{**item, **{name: names.get(item[name], item[name]) for name in ("job_id", "ended_with") if name in item}} for item in document[part]]
         for part in ("jobs", "unaffected_jobs") if document.get(part)
     }  # fmt: skip
     slowed = [names.get(key, key) for key in document.get("slowed_jobs") or ()]

@@ -121,13 +121,14 @@ def read_axis(read: Reader, row: dict[str, Any]) -> dict[str, Any]:
     hosts, runs = incident_hosts(document, row), read.runs_by_key(incident_jobs(document, SURVIVOR_LANES))
     event_ids = [str(event["id"]) for event in document.get("events") or [] if event.get("id")]
     # Who sees only their own jobs gets no measurements: other users' jobs show in them.
-    measured = [] if read.own else measures(read, hops_of(document), row["cluster"], start, end)
+    root = incident_document(row)["root_cause"] or {}
+    measured, notes = ([], []) if read.own else measures(read, hops_of(document), root, row["cluster"], start, end)
     hurt = set(incident_jobs(document, 0))
     measured += pace.lanes(read, [run for run in runs if run["run_key"] in hurt], start, end)
     return axes.build(
         row, events=read.events_around(start, end, hosts, of=row, in_document=event_ids), states=read.node_states(hosts, start, end, of=row),
         runs=runs, beats=read.output_times([int(run["job_id"]) for run in runs], start, end, of=row),
-        measured=measured, start=start, end=end, t0=t0,
+        measured=measured, notes=notes, start=start, end=end, t0=t0,
     )  # fmt: skip
 
 
@@ -154,14 +155,15 @@ def jobs(
 
 @router.get("/jobs/{key}", tags=["jobs"])
 def job(request: Request, read: Read, key: str) -> dict[str, Any]:
-    """One run ("15", "15%231") with its other runs, the verdict, the environment of its steps (the user's word), what each source of
+    """One run ("15", "15%231") with its other runs, the verdict, the incidents that made it slower, the environment of its steps (the user's word), what each source of
     accounting recorded of it and its steps, and what its nodes ran when it began."""
     row = read.run(key)
     verdict, attempts = row.pop("document"), read.attempts(row)
+    slowed_by = [incident["incident_id"] for incident in read.slowing(row)]
     environment = job_environment.document(read, row, attempts, verdict)
     read_audit.of_run(request, row["run_key"], row["user"], ["environment"] if environment else [])
     shown = {
-        "verdict": wire(verdict) or None, "runs": wire(attempts), "environment": environment,
+        "verdict": wire(verdict) or None, "runs": wire(attempts), "slowed_by": slowed_by, "environment": environment,
         "accounting": job_accounting.document(read, row), "software": job_software.document(read, row, verdict),
     }  # fmt: skip
     return {**wire(row), **shown}
@@ -199,7 +201,7 @@ def nodes(read: Read, q: str | None = None, limit: Limit = PAGE, cursor: Cursor 
 
 @router.get("/nodes/{name}", tags=["nodes"])
 def node(read: Read, within: Within, name: str) -> dict[str, Any]:
-    """One node with its states, links, incidents, jobs and newest events."""
+    """One node with its states, links, incidents, jobs and newest events; ``cut`` names the lists of which it has only the newest."""
     return node_document(read, name, within)
 
 
@@ -209,18 +211,28 @@ def node_document(read: Reader, name: str, within: Range) -> dict[str, Any]:
     found = about_node(read, row, within)
     more = {
         "states": found["states"], "links": found["links"], "jobs": found["runs"],
-        "incidents": [incident_document(item) for item in found["incidents"]], "recent_events": found["events"],
+        "incidents": [incident_document(item) for item in found["incidents"]], "recent_events": found["events"], "cut": found["cut"],
     }  # fmt: skip
     return {**wire(row), **wire(more)}
 
 
+#: The answer about a node has at most this many events, and ``PAGE`` incidents and jobs.
+NODE_EVENTS = 500
+
+
 def about_node(read: Reader, row: dict[str, Any], within: Range) -> dict[str, Any]:
-    """What the store has about one node: its host, in its cluster."""
+    """What the store has about one node: its host, in its cluster. ``cut``: the lists that have only the newest."""
     host = row["host"]
+    incidents, older_incidents = read.incidents(within, host=host, of=row)
+    runs, older_runs = read.runs(within, host=host, of=row)
+    events = read.events(
+        start=within.start, end=within.end, hosts=[host], of=row, limit=NODE_EVENTS + 1, newest=True
+    )  # fmt: skip
+    cut = {"incidents": older_incidents, "jobs": older_runs, "recent_events": len(events) > NODE_EVENTS}
     return {
-        "incidents": read.incidents(within, host=host, of=row)[0], "runs": read.runs(within, host=host, of=row)[0],
-        "events": read.events(start=within.start, end=within.end, hosts=[host], of=row, limit=500, newest=True),
+        "incidents": incidents, "runs": runs, "events": events[:NODE_EVENTS],
         "states": read.node_states([host], within.start, within.end, of=row), "links": read.links(row),
+        "cut": [name for name, is_cut in cut.items() if is_cut],
     }  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from correlator.facts.gpus import bus
 from correlator.facts.registry import kind_of
 from parsers.moments import later
 from web.axis_ends import SECOND_S, End, Hop, first_evidence, hops_of, mark_of, moments
@@ -81,7 +82,9 @@ def event_lane(builder: Builder, event: Row, jobs: dict[str, Row]) -> str:
     if layer == "job":
         return job_lane(builder, str(event.get("job_id") or device.removeprefix("job ") or "?"), jobs)
     if has_devices(layer):
-        return builder.lane(layer, host, device or layer)
+        # The kernel writes the address of one GPU with its function and without it.
+        address = bus(device) if layer == "gpu" else None
+        return builder.lane(layer, host, address or device or layer)
     if layer == "node":
         return builder.lane("node", str(device or host))
     return builder.lane(layer, host, layer)
@@ -206,10 +209,18 @@ def add_steps(builder: Builder, hops: Iterable[Hop], jobs: dict[str, Row]) -> No
                 builder.marks.append(mark_of(end, fact_lane(builder, end, jobs), builder.t0, jobs.get(str(end.run))))
 
 
-def add_ended(builder: Builder, doc: Row, jobs: dict[str, Row]) -> None:
-    """The ends of runs that the incident ended and that no step leads to: other parts of a heterogeneous job."""
+#: Why a part of a heterogeneous job ended (slurm src/slurmctld/job_mgr.c).
+ENDED_WITH = {"text": "Slurm ends all parts of a heterogeneous job with the first that fails"}
+
+
+def add_ended(builder: Builder, doc: Row, jobs: dict[str, Row], hops: Iterable[Hop]) -> list[Hop]:
+    """The ends of runs that the incident ended and that no step leads to, and the hops to those that ended with another part of
+    their heterogeneous job."""
     seen = {item["id"] for item in builder.marks}
-    for key in (str(job.get("job_id")) for job in doc.get("jobs") or []):
+    ends = {end.id: end for hop in hops for end in (hop.cause, hop.effect) if end.ends_run}
+    found = []
+    for job in doc.get("jobs") or []:
+        key = str(job.get("job_id"))
         run = jobs.get(key)
         if run is None or not run.get("end") or f"run:{key}" in seen:
             continue
@@ -219,6 +230,9 @@ def add_ended(builder: Builder, doc: Row, jobs: dict[str, Row]) -> None:
         )
         end = End(kind, None, None, key, f"job {key} ended", "effect", run["end"], last, None)
         builder.marks.append(mark_of(end, job_lane(builder, key, jobs), builder.t0, run))
+        if first := ends.get(f"run:{job.get('ended_with')}"):
+            found.append(Hop(ENDED_WITH, first, end))
+    return found
 
 
 def fact_lane(builder: Builder, end: End, jobs: dict[str, Row]) -> str:
@@ -235,20 +249,30 @@ def fact_lane(builder: Builder, end: End, jobs: dict[str, Row]) -> str:
 
 
 def add_measures(builder: Builder, measured: Iterable[Row]) -> list[Row]:
-    """Measured values, each on a lane of its own behind those of its layer's devices; the series with times of the axis."""
+    """Measured values, each on a lane of its own behind those of its layer's devices; the series with times of the axis. ``own``: the device
+    whose value is the last of each point."""
     out = []
     for one in measured:
-        count = one["devices"]
-        sub = f"{one['unit']}, {count} {one.get('noun', 'devices')}" if count > 1 else one["unit"]
+        count, own = one["devices"], one.get("own")
+        of = f"{own} of {count}" if own else f"{count} {one.get('noun', 'devices')}"
+        sub = f"{one['unit']}, {of}" if count > 1 else one["unit"]
         lane = builder.lane(one["layer"], one["host"], one["name"], sub.strip(", "))
-        pieces = [[[builder.at(at), low, high] for at, low, high in piece] for piece in one["pieces"]]
-        zero = {"zero": True} if one.get("zero") else {}
-        out.append({"lane": lane, "name": one["name"], "unit": one["unit"], "pieces": pieces, **zero})
+        pieces = [[[builder.at(at), *values] for at, *values in piece] for piece in one["pieces"]]
+        more = {"zero": True} if one.get("zero") else {}
+        more |= {"own": own, "devices": count} if own else {}
+        out.append({"lane": lane, "name": one["name"], "unit": one["unit"], "pieces": pieces, **more})
     return out
 
 
-def arrows(hops: Iterable[Hop], builder: Builder, marks: dict[str, Row], numbers: Mapping[int, int]) -> list[Row]:
-    """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by the identity of the step.
+def arrows(
+    hops: Iterable[Hop],
+    builder: Builder,
+    marks: dict[str, Row],
+    numbers: Mapping[int, int],
+    after: Mapping[str, int] | None = None,
+) -> list[Row]:
+    """Chain steps with both ends on the axis; ``numbers`` are those of the evidence chain, by the identity of the step. ``after``: those of
+    the steps that lead to the cause's mark, for what is no step of its own.
 
     ``lag`` is what is drawn, ``range`` whether only its bounds are known; ``allowed`` is where on the axis the effect may be.
     """
@@ -259,7 +283,7 @@ def arrows(hops: Iterable[Hop], builder: Builder, marks: dict[str, Row], numbers
             continue
         lag = lag_of(hop)
         out.append({
-            "n": numbers.get(id(step), place), "from": cause["id"], "to": effect["id"], "lag": round(lag.high, 6),
+            "n": (after or {}).get(cause["id"], numbers.get(id(step), place)), "from": cause["id"], "to": effect["id"], "lag": round(lag.high, 6),
             "lag_text": lag.text, "range": lag.is_range, "window": step["window_s"] if lag.allowed else None,
             "allowed": lag.allowed and [builder.at(when) for when in lag.allowed],
             "because": step.get("because") or "", "text": step.get("text") or "", "edge": step.get("edge"),
@@ -311,7 +335,7 @@ def document_range(doc: Row, row: Row) -> tuple[datetime, datetime, datetime]:
 
 def build(
     row: Row, *, events: Iterable[Row], states: Iterable[Row], runs: Iterable[Row], beats: Iterable[Row],
-    measured: Iterable[Row] = (), start: datetime, end: datetime, t0: datetime,
+    measured: Iterable[Row] = (), notes: Iterable[str] = (), start: datetime, end: datetime, t0: datetime,
 ) -> Row:  # fmt: skip
     """The axis of an incident. Events of the document have roles; those of the store around it are context."""
     doc, builder = row["document"], Builder(t0)
@@ -332,7 +356,7 @@ def build(
             builder.marks.append(found)
     hops = hops_of(doc)
     add_steps(builder, hops, known)
-    add_ended(builder, doc, known)
+    along = add_ended(builder, doc, known, hops)
     settle_ends(builder)
     name_parts(builder, doc, known)
     add_states(builder, states, end)
@@ -346,11 +370,12 @@ def build(
     heads = {str(item["event"].get("id")) for item in steps}
     keep = {item["lane"] for item in builder.marks if item["id"] in heads}
     lanes = builder.sorted_lanes()
+    drawn = arrows(hops, builder, marks, step_numbers(steps))
     return {
         "t0": t0, "start": low, "end": high, "focus": focus(builder.marks, low, high), "lanes": lanes,
         "folds": folds(lanes, builder.marks, builder.bands, keep), "alike": ALIKE,
-        "marks": builder.marks, "bands": builder.bands, "beats": builder.beats, "series": series,
-        "arrows": arrows(hops, builder, marks, step_numbers(steps)),
+        "marks": builder.marks, "bands": builder.bands, "beats": builder.beats, "series": series, "notes": list(notes),
+        "arrows": [*drawn, *arrows(along, builder, marks, {}, {arrow["to"]: arrow["n"] for arrow in drawn})],
         "roots": [{"id": item["event"]["id"], "n": item["n"]} for item in steps if not item["step"]],
         "groups": list(dict.fromkeys(layers().values())),
     }  # fmt: skip

@@ -1,23 +1,28 @@
-"""Measurements on the time axis: for each fact of a chain whose kind names gauges, their values on its host."""
+"""Measurements on the time axis: for each fact of a chain, and the root cause, whose kind names gauges, their values on its host."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
-from correlator.facts.registry import kind_of
+from correlator.facts.gpus import bus
+from correlator.facts.registry import kind_of, kinds_of_event
 from correlator.model.gauges import GAUGES, Gauge
 from store.questions import measured
-from web.axis_ends import End, Hop
+from web.axis_ends import Hop
 from web.reading import Reader
 
 Row = dict[str, Any]
 #: A moment, and the lowest and highest value.
 Point = tuple[datetime, float, float]
+#: With the value of the device that the fact is about, if one is.
+OwnPoint = tuple[datetime, float, float, float | None]
+P = TypeVar("P", bound=tuple[Any, ...])
 
 #: A lane has at most this many points; of more the highest and lowest of each bin are drawn.
 MOST_POINTS = 400
@@ -25,62 +30,158 @@ MOST_POINTS = 400
 MOST_HOSTS = 3
 #: Two points further apart than this many typical distances have nothing between them.
 GAP = 2.5
+#: Samples so long around the range are read too: a fault of ten seconds lies between two of them.
+AROUND = timedelta(minutes=15)
+#: Devices of one host are sampled at most so many typical distances apart.
+MISSED = 1.5
 _EPOCH = datetime(1970, 1, 1)
 
 
-def measures(read: Reader, hops: Iterable[Hop], cluster: str | None, start: datetime, end: datetime) -> list[Row]:
-    """The series: ``host``, ``layer``, ``name``, ``unit``, ``devices``, and ``pieces`` of points (datetime, lowest and highest over
-    the devices), each without a gap."""
-    asked: dict[tuple[str, str], str] = {}
-    for host, kind in _places(hops):
-        if len({h for h, _ in asked} | {host}) <= MOST_HOSTS:
-            asked |= dict.fromkeys(((host, gauge) for gauge in kind_of(kind).gauges), kind_of(kind).layer)
+@dataclass
+class Asked:
+    """What is drawn of one host: the layer of each gauge, and the devices that facts are about."""
+
+    layers: dict[str, str] = field(default_factory=dict)
+    devices: set[str] = field(default_factory=set)
+
+
+def measures(
+    read: Reader, hops: Iterable[Hop], root: Mapping[str, Any], cluster: str | None, start: datetime, end: datetime
+) -> tuple[list[Row], list[str]]:
+    """The series: ``host``, ``layer``, ``name``, ``unit``, ``devices``, ``own`` (the device that it is about, None: all alike) and ``pieces``
+    of points (datetime, lowest and highest over the devices, and the own one's), each without a gap and with the points next to the
+    range. And sentences about what there is not: no telemetry of a host, counters that did not grow."""
     bin_s = max(1.0, (end - start).total_seconds() / MOST_POINTS)
+    found, notes = list[Row](), list[str]()
+    for host, asked in _places(hops, root).items():
+        names = [metric for name in asked.layers for metric in GAUGES[name].metrics]
+        by_metric: dict[str, list[Row]] = defaultdict(list)
+        for row in read.ask(measured.in_bins(cluster, host, names, start, end, bin_s, AROUND)):
+            by_metric[row["metric"]].append(row)
+        drawn, still, seen = list[Row](), list[str](), set[str]()
+        for name, layer in asked.layers.items():
+            gauge = GAUGES[name]
+            rows = [row for metric in gauge.metrics for row in by_metric[metric]]
+            known = {row["pci"]: bus(row["pci"]) for row in rows if row["pci"]}
+            own = [pci for pci, address in known.items() if address in asked.devices]
+            one = {known[pci] for pci in own}
+            shown = near(pieces(rows, gauge, own if len(one) == 1 else (), (start, end)), start, end)
+            seen |= {gauge.of} if shown else set()
+            if gauge.counter and not any(point[2] for piece in shown for point in piece):
+                still += [gauge.name] if shown else []
+                continue
+            drawn.append({
+                "host": host, "layer": layer, "name": gauge.name, "unit": gauge.unit, "devices": len({row["device"] for row in rows}),
+                "own": one.pop() if len(one) == 1 else None, "pieces": shown,
+            })  # fmt: skip
+        found += [one for one in drawn if one["pieces"]]
+        lacks = {GAUGES[name].of: None for name in asked.layers if GAUGES[name].of not in seen}
+        notes += [f"No {what} were collected for {host} in this range." for what in lacks]
+        notes += _lost(host, asked.devices, (row for rows in by_metric.values() for row in rows))
+        notes += [f"{_listed(still)} of {host} did not grow."] if still else []
+    return found, notes
+
+
+def _lost(host: str, devices: Iterable[str], rows: Iterable[Row]) -> list[str]:
+    """Devices that stopped to be sampled while others of their host went on, as a GPU does that fell off its bus."""
+    times: dict[str, set[float]] = defaultdict(set)
+    for row in rows:
+        if row["pci"] and (address := bus(row["pci"])):
+            times[address].add(row["t"])
     found = []
-    for (host, name), layer in asked.items():
-        gauge = GAUGES[name]
-        rows = read.ask(measured.in_bins(cluster, host, gauge.metrics, start, end, bin_s))
-        found.append({
-            "host": host, "layer": layer, "name": gauge.name, "unit": gauge.unit, "devices": len({row["device"] for row in rows}),
-            "pieces": pieces(rows, gauge),
-        })  # fmt: skip
-    return [one for one in found if one["pieces"]]
+    for device in sorted(devices):
+        own = max(times.get(device, ()), default=None)
+        others = sorted(set[float]().union(*(at for address, at in times.items() if address != device)))
+        if own is None and others:
+            found.append(f"{device} of {host} was not sampled; other devices there were.")
+        elif (
+            own is not None
+            and len(others) > 1
+            and others[-1] > own + MISSED * median(b - a for a, b in pairwise(others))
+        ):
+            when = f"{_EPOCH + timedelta(seconds=own):%H:%M:%S} UTC"
+            found.append(f"{device} of {host} was last sampled at {when}; other devices there were sampled later.")
+    return found
 
 
-def _places(hops: Iterable[Hop]) -> list[tuple[str, str]]:
-    """Host and kind of the facts of a chain, causes first."""
-    ends: list[End] = [end for hop in hops for end in (hop.cause, hop.effect)]
-    return list(dict.fromkeys((end.host, end.kind) for end in ends if end.host and kind_of(end.kind).gauges))
+def _listed(names: list[str]) -> str:
+    text = f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else names[0]
+    return text[:1].upper() + text[1:]
 
 
-def pieces(rows: Iterable[Row], gauge: Gauge) -> list[list[Point]]:
-    """Rows of ``measured.in_bins`` as points in time order, split where samples are missing; of a counter what it grew by."""
-    by_device: dict[Any, list[Row]] = defaultdict(list)
+def _places(hops: Iterable[Hop], root: Mapping[str, Any]) -> dict[str, Asked]:
+    """The hosts of facts with gauges, causes first, then that of the root cause: of an incident that hurt nobody there is no chain."""
+    facts = [(end.host, end.kind, end.device) for hop in hops for end in (hop.cause, hop.effect)]
+    facts += [(root.get("host"), kind, root.get("device")) for kind in kinds_of_event(str(root.get("event")))]
+    found: dict[str, Asked] = {}
+    for host, name, device in facts:
+        kind = kind_of(name)
+        if not host or not kind.gauges or (host not in found and len(found) == MOST_HOSTS):
+            continue
+        asked = found.setdefault(host, Asked())
+        asked.layers |= {gauge: kind.layer for gauge in kind.gauges if gauge not in asked.layers}
+        asked.devices |= {address for one in (device or "").split(",") if (address := bus(one))}
+    return found
+
+
+def pieces(
+    rows: Iterable[Row], gauge: Gauge, own: Iterable[str] = (), within: tuple[datetime, datetime] | None = None
+) -> list[list[Point | OwnPoint]]:
+    """Rows of ``measured.in_bins`` as points in time order, split where samples are missing; of a counter what it grew by. ``own``: the
+    addresses of the devices whose value each point has beside those of all. ``within``: as ``without_gaps`` has it."""
+    by_series: dict[Any, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row["t"]):
-        by_device[row["device"]].append(row)
-    bins: dict[float, list[tuple[float, float, float]]] = defaultdict(list)
-    for samples in by_device.values():
+        by_series[tuple(row.get(name) for name in ("metric", "device", "labels"))].append(row)
+    bins: dict[tuple[float, bool], list[tuple[float, float, float, float | None]]] = defaultdict(list)
+    addresses = set(own)
+    for samples in by_series.values():
         for number, row in enumerate(samples):
-            if not gauge.counter:
-                bins[row["bin"]].append((row["t"], row["low"], row["high"]))
-            elif number:  # one that was reset begins again
-                growth = max(0.0, row["high"] - samples[number - 1]["high"])
-                bins[row["bin"]].append((row["t"], growth, growth))
-    points = [
-        (_EPOCH + timedelta(seconds=max(t)), min(low), max(high))
-        for t, low, high in (zip(*bins[n], strict=True) for n in sorted(bins))
-    ]
-    return without_gaps(points)
+            low, high = row["low"], row["high"]
+            if gauge.counter:
+                if not number:
+                    continue
+                # One that was reset begins again.
+                low = high = max(0.0, row["high"] - samples[number - 1]["high"])
+            bins[row["bin"], row.get("inside", True)].append(
+                (row["t"], low, high, high if row.get("pci") in addresses else None)
+            )
+    points: list[Point | OwnPoint] = []
+    for together in bins.values():
+        t, low_, high_, owns = zip(*together, strict=True)
+        at, mine = _EPOCH + timedelta(seconds=max(t)), [value for value in owns if value is not None]
+        ends = (at, min(low_), max(high_))
+        points.append((*ends, max(mine, default=None)) if addresses else ends)
+    return without_gaps(sorted(points, key=lambda point: point[0]), within)
 
 
-def without_gaps(points: list[Point]) -> list[list[Point]]:
-    """Points in time order, split where some are missing; none of a single one."""
+def without_gaps(
+    points: Sequence[P], within: tuple[datetime, datetime] | None = None
+) -> list[list[P]]:  # fmt: skip
+    """Points in time order, split where some are missing; none of a single one. ``within``: a range around which bins are wider, so that
+    points there are typically further apart."""
     if len(points) < 2:
         return []
-    typical = median((b[0] - a[0]).total_seconds() for a, b in pairwise(points))
+    pairs = list(pairwise(points))
+    apart = [(b[0] - a[0]).total_seconds() for a, b in pairs]
+    inside = [within is None or within[0] <= a[0] <= b[0] <= within[1] for a, b in pairs]
+    typical = {
+        part: median(own if len(own := [t for t, is_in in zip(apart, inside, strict=True) if is_in == part]) > 1 else apart)
+        for part in (True, False)
+    }  # fmt: skip
     found = [[points[0]]]
-    for last, point in pairwise(points):
-        if (point[0] - last[0]).total_seconds() > GAP * typical:
+    for point, distance, is_in in zip(points[1:], apart, inside, strict=True):
+        if distance > GAP * typical[is_in]:
             found.append([])
         found[-1].append(point)
     return found
+
+
+def near(found: Iterable[list[P]], start: datetime, end: datetime) -> list[list[P]]:
+    """What of pieces lies in a range, each with the point before and the one after it."""
+    kept = []
+    for piece in found:
+        first = next((n for n, point in enumerate(piece) if point[0] >= start), len(piece))
+        last = next((n for n, point in enumerate(piece) if point[0] > end), len(piece))
+        if first < len(piece) and last > 0:
+            kept.append(piece[max(0, first - 1) : last + 1])
+    return kept

@@ -144,6 +144,6 @@ def picture(pace: Row | None) -> Row | None:
         )
 
     return {
-        **pace, "first": first, "last": last, "highest": highest, "wide": WIDE, "high": HIGH, "usual": lines(every, 2),
+        **pace, "first": first, "last": last, "highest": highest, "wide": WIDE, "high": HIGH, "edge": EDGE, "usual": lines(every, 2),
         "band": bands() if pace["ranks_total"] > 1 else "", "drawn": [{**one, "line": lines(one["points"], 1)} for one in drawn],
     }  # fmt: skip

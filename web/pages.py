@@ -340,6 +340,14 @@ def job_nodes(
     return out
 
 
+def against(incident: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """What speaks against nodes in an incident: its lines, and its root if none of them is the root host's: what a switch or the
+    subnet manager tells of a node's port is a line of theirs."""
+    lines = [line for line in incident["document"].get("events") or [] if line.get("role") != "context"]
+    root = {"host": incident["root_host"], "event": incident["root_event"], "time": incident["start"]}
+    return lines if any(line.get("host") == root["host"] for line in lines) else [*lines, root]
+
+
 @router.get("/jobs/{key}", response_class=HTMLResponse)
 def job(request: Request, read: Read, key: str) -> HTMLResponse:
     row = read.run(key)
@@ -358,13 +366,15 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         for item in artifacts
     }
     environment = job_environment.document(read, row, attempts, doc)
+    slowed_by = read.slowing(row)
+    seen = [*(doc.get("evidence") or []), *(line for incident in slowed_by for line in against(incident))]
     # Asked only where the page would show nothing.
     unbrought = not (variables or artifacts or environment or row["submit_line"])
     brought |= ({"output"} if output else set()) | ({"environment"} if variables or environment else set())
     read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
-        nodes=job_nodes(read, row, doc.get("evidence") or [], doc.get("rivals") or []), output=output, unshown=unshown,
+        slowed_by=slowed_by, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
         pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
@@ -418,14 +428,17 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
             return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
     lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
     read_audit.of_lines(request, [line["job_id"] for line in lines if line["source"] in read_audit.OUTPUT_SOURCES])
-    found: dict[str, Any] = {
-        "incidents": read.incidents(within, search=text, limit=FOUND)[0] if text else [],
-        "runs": read.runs(within, search=text, limit=FOUND)[0] if text else [],
-        "nodes": read.nodes(search=text, limit=FOUND)[0] if text else [],
-    }
-    if text and not lines and not any(found.values()):
+    listed: dict[str, tuple[list[dict[str, Any]], str | None]] = {}
+    if text:
+        listed = {
+            "incidents": read.incidents(within, search=text, limit=FOUND), "runs": read.runs(within, search=text, limit=FOUND),
+            "nodes": read.nodes(search=text, limit=FOUND),
+        }  # fmt: skip
+    found: dict[str, Any] = {name: rows for name, (rows, _) in listed.items()}
+    found["further"] = {name for name, (_, after) in listed.items() if after}
+    if text and not lines and not any(rows for rows, _ in listed.values()):
         kinds = (suggesting.runs, suggesting.nodes, suggesting.incidents)
         words = ", ".join(json.dumps(word) for word in text.split())
         found["apart"] = f"Logs\n| where Message has_all ({words})\n| sort by Time desc\n| take 200"
         found |= {"near": [item for kind in kinds for item in kind(read, named)], **first_steps(request, read)}
-    return render(request, "search.html", q=text, lines=lines, more=more, most=FOUND, nav="", **found)
+    return render(request, "search.html", q=text, lines=lines, more=more, nav="", **found)

@@ -289,6 +289,17 @@ class Reader:
         blocks.attach(self, row["document"].get("evidence") or [])
         return row
 
+    def slowing(self, run: Row) -> list[Row]:
+        """Incidents that made a run slower, beside the one that ended it. Documents of incidents that ended none of their runs are not
+        shown to users who see only their own jobs."""
+        found = [
+            row
+            for row in self.ask(incidents.slowing(run["own_key"], run["cluster"]))
+            if row["incident_id"] != run["incident_id"]
+        ]
+        self._read_documents(found)
+        return found
+
     def attempts(self, run: Row) -> list[Row]:
         """All runs of a run's job, first to last."""
         return self.ask(runs.attempts(self._runs(), run["job_id"], run["cluster"]))

@@ -7,13 +7,14 @@ import re
 from correlator.facts.gpus import SOFTWARE
 from correlator.facts.world import World, merge_near
 from correlator.gather.standing import OUTPUT
+from correlator.model.gauges import OF_GPUS
 from correlator.model.kinds import Cause, Kind, NoAttrs
 from correlator.model.nouns import Fact
 
 FABRIC_MANAGER = Kind(
     "gpu.fabric_manager", "gpu", "The fabric manager of a node's NVSwitches ended with an error.", NoAttrs,
     witnesses=("kernel",),
-    brief="fabric manager ended", component="gpu",
+    brief="fabric manager ended", component="gpu", gauges=OF_GPUS,
     cause=Cause(
         "gpu.fabric_error", "infra.gpu", "nvidia-fabricmanager of {host} ended with an error", "the GPUs of its node were not ready",
         (("See why nvidia-fabricmanager of {host} ended (journalctl -u nvidia-fabricmanager, /var/log/fabricmanager.log); drain the node until it runs.",

@@ -11,6 +11,7 @@ from typing import NotRequired, TypedDict
 from correlator.facts.world import World, bursts, bus_of, hosts_of
 from correlator.model.attributes import CODE, COOLING, FAMILY, PROCESSORS
 from correlator.model.attrs import Attr, attr, with_attr
+from correlator.model.gauges import OF_GPUS
 from correlator.model.kinds import Advice, Cause, Grave, Kind, literal
 from correlator.model.measurements import Throttled
 from correlator.model.nouns import Event, Fact, in_order
@@ -130,7 +131,7 @@ XID = Kind(
     "gpu.xid", "gpu", "A GPU reported an Xid, or was found lost.", Xid,
     witnesses=("kernel", "telemetry"),
     brief="Xid {code}", repeats_s=COMPLAINS_S, component="gpu", cause=_FAILED, variant=_with_nvidias_advice,
-    measured=lambda fact: f"Xid {fact.attrs.get(CODE)} seen by telemetry", gauges=("temperature", "utilisation"),
+    measured=lambda fact: f"Xid {fact.attrs.get(CODE)} seen by telemetry", gauges=OF_GPUS,
     signs={"gpu.xid": "corrected", "gpu.ecc": "corrected"}, corrected=_is_corrected_xid,
     grave={"gpu.xid": Grave(_reset_asked, conclusive=True), "gpu.fallen_off_bus": Grave(_lost), "gpu.lost": Grave(_lost)},
 )  # fmt: skip
@@ -138,7 +139,7 @@ XID = Kind(
 PCIE_AER = Kind(
     "pcie.aer", "gpu", "A bus reported an uncorrected error, or many corrected ones.", AerStorm,
     witnesses=("kernel",),
-    brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu", gauges=("replays",),
+    brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu", gauges=OF_GPUS,
     signs={"pcie.aer": "corrected"}, corrected=_is_corrected,
     cause=Cause(
         "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",

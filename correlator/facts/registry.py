@@ -145,6 +145,18 @@ def event_names() -> frozenset[str]:
 
 
 @cache
+def kinds_of_event(event: str) -> tuple[str, ...]:
+    """The kinds of facts whose root cause has this name in the contract."""
+    return tuple(
+        sorted(
+            name
+            for name, kind in kinds().items()
+            if kind.cause and event in {kind.cause.event, *(one.event for one in kind.variants)}
+        )
+    )
+
+
+@cache
 def exhaustions() -> frozenset[str]:
     """Root causes that are a resource which jobs use up or wait for."""
     return frozenset(kind.cause.event for kind in kinds().values() if kind.cause and kind.cause.exhausted)

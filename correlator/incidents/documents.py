@@ -59,7 +59,8 @@ def incident_document(world: World, weigher: Weigher, incident: Incident, times:
         "root_cause": {"event": root_event(root, incident.times), "code": code, "host": root.host, "device": root.device},
         "candidates": _candidates(incident, times),
         "hosts": hosts, "jobs": [
-            {"job_id": v.run.key, "confidence": round(v.confidence, 4), **run_summary(v.run)} for v in incident.verdicts
+            {"job_id": v.run.key, "confidence": round(v.confidence, 4), **run_summary(v.run), **({"ended_with": v.ended_with.key} if v.ended_with else {})}
+            for v in incident.verdicts
         ],
         "slowed_jobs": [r.key for r in incident.slowed], "chain": chain_rows(incident.hops), "events": _events(incident),
         "headline": sentences.headline(incident), "title": sentences.title(world, incident), "confidence": round(incident.confidence, 4), "grounds": sentences.grounds(world, incident),

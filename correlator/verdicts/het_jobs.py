@@ -36,6 +36,7 @@ def taken_along(world: World, verdicts: list[Verdict]) -> None:
         if near:
             first = min(near, key=lambda v: (v.end.start, v.run.job_id))
             verdict.chain, verdict.category, verdict.own = first.chain, first.category, []
+            verdict.ended_with = first.run
             verdict.confidence, verdict.at_most = first.confidence, first.at_most
             verdict.doubts.append(
                 f"It is a part of a heterogeneous job: part {first.run.key} on {fold(first.run.nodes)} failed, and Slurm ended all parts"

@@ -79,6 +79,7 @@ class Verdict:
     ``missing``: the witnesses of its chain that were not collected. ``against``: what denies its root.
     ``left_open``: the first of ``others`` would be the cause, but for a source that is absent.
     ``unlogged``: the explanation is the run's own, and no log of most of its nodes could contradict it.
+    ``ended_with``: the other part of its heterogeneous job that failed, with which Slurm ended it.
     ``unstarted``: what kept its program from starting; empty if it started. ``headline`` and ``advice`` replace the
     category's.
     """
@@ -100,6 +101,7 @@ class Verdict:
     against: str = ""
     left_open: bool = False
     unlogged: bool = False
+    ended_with: Run | None = None
     unstarted: str = ""
     headline: str = ""
     advice: str = ""

@@ -74,14 +74,27 @@ def cables(at: datetime) -> sa.Select[Any]:
 
 
 def states(at: datetime) -> sa.Select[Any]:
-    """The last states of each node up to a moment, several if they have the same time: ``time``, ``until``, ``state``, ``reason``."""
+    """The last states of each node up to a moment, several if they have the same time: ``time``, ``until``, ``state``, ``reason``,
+    ``source``."""
     # Ranking all of them takes twice as long as reading them twice.
     last = (
         sa.select(S.cluster, S.host, func.max(S.time).label("time")).where(S.time <= at).group_by(S.cluster, S.host)
     ).subquery("last")
     theirs = sa.and_(same(S.cluster, last.c.cluster), S.host == last.c.host, S.time == last.c.time)
-    asked = sa.select(S.cluster, S.host, S.time, S.until, S.state, S.reason).join_from(STATES, last, theirs)
+    asked = sa.select(S.cluster, S.host, S.time, S.until, S.state, S.reason, S.source).join_from(STATES, last, theirs)
     return in_order(asked)
+
+
+def running(at: datetime) -> sa.Select[Any]:
+    """Of each host with runs of accounting's at a moment: ``run_key``, one of them, and how many (``n``). slurmctld's log names no user,
+    and a run whose end it did not log would run for ever."""
+    r = RUNS.c
+    here = sa.select(r.cluster, r.run_key, func.unnest(r.nodes).label("host")).where(
+        r.user.is_not(None), r.start <= at, sa.or_(r.end.is_(None), r.end > at)
+    )
+    on = here.subquery("here").c
+    asked = sa.select(on.cluster, on.host, func.max(on.run_key).label("run_key"), counted().label("n"))
+    return in_order(asked.group_by(on.cluster, on.host))
 
 
 def open_incidents(at: datetime) -> sa.Select[Any]:

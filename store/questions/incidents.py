@@ -100,6 +100,13 @@ def rooted_in(host: str, device: str | None, cluster: str | None) -> sa.Select[A
     return asked.where(N.root_host == host, on_it, same(N.cluster, cluster))
 
 
+def slowing(key: str, cluster: str | None) -> sa.Select[Any]:
+    """Incidents that made a run slower (its name in its cluster), oldest first, with their documents."""
+    slowed = json_texts(N.document, "$.slowed_jobs[*]")
+    asked = sa.select(INCIDENTS).where(has(slowed, key), of_cluster(N.cluster, cluster))
+    return asked.order_by(N.start, N.incident_id)
+
+
 def severities(start: datetime | None, end: datetime | None) -> sa.Select[Any]:
     """How many incidents of each severity overlap a range."""
     asked = sa.select(N.severity, counted().label("n")).where(*overlapping(start, end))

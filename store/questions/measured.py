@@ -3,33 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Float, Select, cast, func, select
+from sqlalchemy import ColumnElement, Float, Select, and_, case, cast, func, select
 
-from store.functions import const, epoch, first_by, in_order, last_by, one_of, same
+from parsers.moments import later
+from store.functions import const, epoch, first_by, in_order, json_text, last_by, one_of, same
 from store.tables import METRICS
 
 
 def in_bins(
-    cluster: str | None, host: str, names: Collection[str], start: datetime, end: datetime, bin_s: float
+    cluster: str | None,
+    host: str,
+    names: Collection[str],
+    start: datetime,
+    end: datetime,
+    bin_s: float,
+    around: timedelta,
 ) -> Select[Any]:
-    """Per device and bin of ``bin_s`` seconds: ``device``, ``bin``, ``t`` (the bin's last sample, epoch seconds), and the lowest
-    and the highest value. Bins without a sample have no row."""
+    """Per series (``metric``, ``device``, ``labels``) and bin of ``bin_s`` seconds: ``inside`` (is it in the range?), ``bin``, ``t`` (the bin's last
+    sample, epoch seconds), the lowest and the highest value, and ``pci``, the address of the device's bus if its labels have one. Bins
+    without a sample have no row.
+
+    For so long ``around`` the range there are samples too, in at most ``BINS_AROUND`` bins on either side: what was measured
+    every five minutes has none within a fault of ten seconds."""
     metrics = METRICS.c
-    number = func.floor(epoch(metrics.time) / cast(const(bin_s), Float)).label("bin")
+    seconds, wide = epoch(metrics.time), max(bin_s, around.total_seconds() / BINS_AROUND)
+    inside = and_(metrics.time >= start, metrics.time <= end)
+    width = case((inside, cast(const(bin_s), Float)), else_=cast(const(wide), Float))
+    number = func.floor(seconds / width).label("bin")
+    within = (later(start, -around), later(end, around))
+    pci = func.max(json_text(metrics.labels, "$.pci_bus_id")).label("pci")
     return in_order(
         select(
-            metrics.device, number, func.max(epoch(metrics.time)).label("t"), func.min(metrics.value).label("low"),
-            func.max(metrics.value).label("high"),
+            *_series(), inside.label("inside"), number, func.max(seconds).label("t"), func.min(metrics.value).label("low"),
+            func.max(metrics.value).label("high"), pci,
         )
-        .where(
-            same(metrics.cluster, cluster), metrics.host == host, one_of(metrics.metric, names), metrics.time >= start,
-            metrics.time <= end, metrics.value.is_not(None),
-        )
-        .group_by(metrics.device, number)
+        .where(*_within(cluster, host, names, *within)).group_by(*_series(), number, inside)
     )  # fmt: skip
+
+
+#: So many bins on either side of a range.
+BINS_AROUND = 60
 
 
 def latest(cluster: str | None, host: str, names: Collection[str], start: datetime, end: datetime) -> Select[Any]:

@@ -113,6 +113,33 @@ def test_how_late_a_line_came_is_said_in_days(store: Any, look: Any, once: str) 
     assert shown.evaluate(f"import('/static/axis/scale.js').then(m => m.lag({LATE_S}))") == "+69.9 h"
 
 
+#: Numbers of causes 10, 30 and 400 pixels from the first on one lane, and one on another.
+NUMBERED = """import('/static/axis/arrows.js').then(m => {
+  const rows = {a: {}, b: {}}, at = {a: 100, b: 101, c: 104, d: 400, e: 100};
+  const byId = new Map(Object.entries(at).map(([id, t]) => [id, {t, lane: id === 'e' ? 'b' : 'a'}]));
+  const roots = ['a', 'b', 'c', 'd', 'e'].map((id, n) => ({id, n: n + 1}));
+  const view = {gutter: 0, width: 900, byLane: new Map(Object.entries(rows))};
+  return m.numbered(view, {x: t => t}, roots, byId).map(one => one.words);
+})"""
+#: What the axis says of two GPUs' values at moments after T0: before, between two samples, after its own was lost, after all.
+VALUES = """import('/static/axis/series.js').then(m => {
+  const one = {name: 'power', unit: 'W', own: '0000:ba:00', devices: 8, pieces: [[[0, 60, 90, 80], [300, 60, 70, null], [600, 60, 70, null]]]};
+  const lost = m.ended(one, {hi: 60}), went = m.ended({...one, pieces: [one.pieces[0].slice(0, 1)]}, {hi: 60});
+  return [...[-1, 10, 310, 601].map(t => m.at(one, t, t => `+${t} s`)), lost, went];
+})"""
+
+
+def test_causes_at_one_moment_share_a_number_and_values_say_when_they_were_measured(look: Any, once: str) -> None:
+    """Of the numbers 1, 2 and 3 of three causes at one moment only the last could be seen."""
+    shown = look(at=once).open("/incidents/I7", axis=True)
+    assert shown.evaluate(NUMBERED) == ["1–3", "4", "5"]
+    assert shown.evaluate(VALUES) == [
+        "power: not measured", "power of 0000:ba:00: 80 W, at +0 s; all 8 devices 60 to 90 W",
+        "power of 0000:ba:00: not measured, at +300 s; all 8 devices 60 to 70 W", "power: not measured",
+        "last 80 W at 0 s, then not measured", "",
+    ]  # fmt: skip
+
+
 def drawn(eyes: Any, path: str) -> list[str]:
     """What the axis of a page writes on its canvas."""
     eyes.page.add_init_script(DRAWN)

@@ -9,6 +9,7 @@ from typing import Any
 import fixture
 import pytest
 from fastapi.testclient import TestClient
+from serving import serve
 from test_web_job import printed
 
 from web.app import create_app
@@ -24,21 +25,23 @@ def reports(label: str, seconds: float) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def site() -> tuple[fixture.FakeStore, TestClient]:
+def printing_site() -> tuple[fixture.FakeStore, TestClient]:
     store = fixture.build()
     return store, TestClient(create_app(store))
 
 
 @pytest.fixture
-def store(site: tuple[fixture.FakeStore, TestClient]) -> Iterator[fixture.FakeStore]:
+def store(printing_site: tuple[fixture.FakeStore, TestClient]) -> Iterator[fixture.FakeStore]:
     """Without what the test before printed."""
-    yield site[0]
-    site[0].con.execute("DELETE FROM raw.logs WHERE source = 'job_stdout' AND regexp_matches(message, 'iter|step')")
+    yield printing_site[0]
+    printing_site[0].con.execute(
+        "DELETE FROM raw.logs WHERE source = 'job_stdout' AND regexp_matches(message, 'iter|step')"
+    )
 
 
 @pytest.fixture
-def client(store: fixture.FakeStore, site: tuple[fixture.FakeStore, TestClient]) -> TestClient:
-    return site[1]
+def client(store: fixture.FakeStore, printing_site: tuple[fixture.FakeStore, TestClient]) -> TestClient:
+    return printing_site[1]
 
 
 def of(client: TestClient) -> Any:
@@ -102,3 +105,40 @@ def test_nothing_is_drawn_over_a_time_without_reports() -> None:
     rank = {"name": "rank 0", "ratio": None, "median_s": 0.4, "reports": 7, "points": [point[:2] for point in points]}
     drawn = picture({"all": {"points": points, "median_s": 0.4}, "ranks": [rank], "ranks_total": 1})
     assert drawn is not None and drawn["usual"].count("M") == 2 and drawn["band"] == "" and drawn["drawn"] == []
+
+
+@pytest.fixture
+def served(store: fixture.FakeStore) -> Iterator[str]:
+    printed(store, 15, FILE, reports("", 0.4), START)
+    yield from serve(store)
+
+
+def test_the_panel_and_the_axis_have_one_cursor(served: str, look: Any, browser: Any) -> None:
+    """Moving over one marks the same moment in the other, also while the cursor of the axis is pinned."""
+    page = look(at=served).open("/jobs/15", axis=True)
+    ask = "() => document.getElementById('axis').axis"
+    picture_ = page.locator(".paces svg").first
+    box = picture_.bounding_box()
+    at = "() => document.querySelector('.paces .at').getAttribute('d')"
+    assert page.evaluate(at) in ("", None) or page.evaluate(at).startswith("M")
+    first, last = (page.locator(".paces").get_attribute(name) for name in ("data-first", "data-last"))
+    picture_.hover(position={"x": box["width"] / 2, "y": 20})
+    middle = page.evaluate(f"() => ({ask})().iso(({ask})().state.cursor)")
+    moments = [datetime.fromisoformat(one.removesuffix("Z")) for one in (first, last, middle)]
+    assert abs((moments[2] - moments[0]) / (moments[1] - moments[0]) - 0.5) < 0.01
+    assert page.evaluate(at).startswith("M300") or page.evaluate(at).startswith("M299")
+    marked, shown = page.evaluate(at), page.locator("#pace-at").text_content()
+    for pinned in ("false", "true"):
+        page.evaluate(f"() => {{ ({ask})().state.pinned = {pinned}; }}")
+        canvas = page.locator("#axis canvas")
+        size = canvas.bounding_box()
+        canvas.hover(position={"x": size["width"] * (0.4 if pinned == "true" else 0.5), "y": 60})
+        now = page.evaluate(f"() => {{ const a = ({ask})(); return a.iso(a.state.ghost); }}")
+        expected = 3 + 594 * ((datetime.fromisoformat(now.removesuffix("Z")) - moments[0]) / (moments[1] - moments[0]))
+        drawn = page.evaluate(at)
+        inside = 3 <= expected <= 597
+        assert (abs(float(drawn[1:].split(" ")[0]) - expected) < 0.5) if inside else drawn == "", (pinned, expected)
+        assert page.locator("#pace-at").text_content() == (f"at {now[11:19]}" if inside else "")
+        assert inside and drawn != marked, "what is compared moves"
+        marked = drawn
+    assert shown == f"at {middle[11:19]}"

@@ -68,15 +68,14 @@ def mistold(axis: dict[str, Any]) -> list[str]:
 
 def untrue(axis: dict[str, Any], document: dict[str, Any]) -> list[str]:
     """What the picture of an incident leaves out, or says twice in two ways."""
-    wrong = [f"{len(axis['arrows'])} arrows for {len(document['chain'])} steps"] * (
-        len(axis["arrows"]) != len(document["chain"])
-    )
+    # A part of a heterogeneous job that Slurm ended with another is no step, and has an arrow.
+    steps = len(document["chain"]) + sum("ended_with" in job for job in document["jobs"])
+    wrong = [f"{len(axis['arrows'])} arrows for {steps} steps"] * (len(axis["arrows"]) != steps)
     marks, into = {mark["id"]: mark for mark in axis["marks"]}, {arrow["to"] for arrow in axis["arrows"]}
     lanes = {lane["id"]: lane for lane in axis["lanes"]}
     for key in (job["job_id"] for job in document["jobs"]):
         mark = marks.get(f"run:{key}")
-        led_to = key in {step["effect_run"] for step in document["chain"]}  # else a part of a heterogeneous job
-        if mark is None or (led_to and mark["id"] not in into):
+        if mark is None or mark["id"] not in into:
             wrong.append(f"job {key} ended, and no arrow leads to it")
         elif lanes[mark["lane"]]["layer"] != "job" or lanes[mark["lane"]].get("part") != "ended":
             wrong.append(f"the end of job {key} is on the lane {mark['lane']}")
@@ -147,9 +146,9 @@ def unmeasured(store: DuckStore, axis: dict[str, Any], t0: datetime) -> list[Any
             )
         times, values = {round(row["t"], 3) for row in rows}, {row["value"] for row in rows}
         began = (t0 - datetime(1970, 1, 1)).total_seconds()
-        for t, low, high in (point for piece in one["pieces"] for point in piece):
-            if round(began + t, 3) not in times or not {low, high} <= values:
-                wrong.append((one["lane"], t, low, high))
+        for t, *shown in (point for piece in one["pieces"] for point in piece):
+            if round(began + t, 3) not in times or not {value for value in shown if value is not None} <= values:
+                wrong.append((one["lane"], t, *shown))
     return wrong
 
 
@@ -267,6 +266,22 @@ def situations() -> dict[str, Callable[[], dict[str, pl.DataFrame]]]:
             if isinstance(one, field.Situation):
                 found[f"{name}: {one.name}"] = partial(field.tables_of, [one])
     return found
+
+
+def test_every_part_of_a_heterogeneous_job_has_an_arrow() -> None:
+    """The other part ended with the first that failed, and nothing in the picture led to it."""
+    name = "engine.test_unlogged_causes: a part of a heterogeneous job fails by a GPU"
+    with open_store(None) as store:
+        store.add(situations()[name]())
+        correlate(store)
+        assert untruths(store) == (1, [])
+        client = TestClient(create_app(store))
+        found = client.get("/api/v1/incidents").json()["incidents"][0]
+        axis = client.get(f"/api/v1/axis/{found['id']}").json()
+        page = client.get(f"/incidents/{found['id']}", headers={"accept": "text/html"}).text
+    (arrow,) = [arrow for arrow in axis["arrows"] if arrow["to"] == "run:7000"]
+    assert arrow["from"] == "run:7001" and "heterogeneous" in arrow["text"]
+    assert "Ended with job 7001, another part of it." in page
 
 
 @pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 40])

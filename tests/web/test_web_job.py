@@ -166,3 +166,26 @@ def test_a_provisional_verdict_says_until_when_it_waits_and_for_what() -> None:
     assert f"May still change {waits}." in client.get("/incidents/I1").text
     found = [client.get(path).json() for path in ("/api/v1/jobs/15/verdict", "/api/v1/incidents/I1")]
     assert [one["waits_for"] for one in found] == [[waits]] * 2 and found[0]["final_at"]
+
+
+def test_a_job_that_an_incident_slowed_names_it_and_the_node() -> None:
+    """The page of a running job that was 2.4 times slower by a bad link said "No evidence against 8 nodes"."""
+    store = fixture.build()
+    document: dict[str, Any] = {
+        "title": "mlx5_2 of gpu03 corrupted data. Job 16 became 2.4 times slower.", "slowed_jobs": ["16"],
+        "events": [{"id": "e", "time": "2026-11-21T00:30:30Z", "host": "gpu03", "event": "nic.link_errors", "role": "cause"}],
+    }  # fmt: skip
+    row = {"incident_id": "I-slow", "cluster": "mini", "start": START, "end": None, "severity": "degraded", "root_event": "nic.link_errors",
+           "root_host": "gpu03", "document": json.dumps(document)}  # fmt: skip
+    fixture.insert(store.con, "model.incidents", row)
+    client = TestClient(create_app(store))
+    assert client.get("/api/v1/jobs/16").json()["slowed_by"] == ["I-slow"]
+    assert client.get("/api/v1/jobs/15").json()["slowed_by"] == []
+    text = re.sub(r"\s+", " ", client.get("/jobs/16").text)
+    assert 'An incident made it slower: <a href="/incidents/I-slow">mlx5_2 of gpu03 corrupted data.' in text
+    assert "nic.link_errors at 00:30:30" in text and "No evidence against 1 other node:" in text
+    # The subnet manager tells of the port: the line is the controller's, the root is the node.
+    document["events"][0]["host"] = "ctl"
+    store.con.execute("UPDATE model.incidents SET document = ? WHERE incident_id = 'I-slow'", [json.dumps(document)])
+    text = re.sub(r"\s+", " ", client.get("/jobs/16").text)
+    assert "nic.link_errors at 00:20:00" in text and "No evidence against 1 other node:" in text

@@ -12,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from web.access.own import OwnReader
 from web.app import create_app
-from web.reading import Reader, joined_states
+from web.reading import PAGE, Reader, joined_states
 
 START = datetime.fromisoformat("2026-11-21T04:00:00")
 
@@ -107,3 +107,22 @@ def test_a_state_that_is_reported_again_and_again_stands_once() -> None:
         ("a", 6, 7, "idle", None), ("a", 7, 8, "drained", "fan"), ("a", 8, 9, "idle", None), ("b", 9, None, "idle", None),
     ]  # fmt: skip
     assert rows[0]["until"] == 1, "the rows themselves stay as they were read"
+
+
+def test_a_node_with_more_jobs_and_incidents_than_are_listed_says_so() -> None:
+    """The page said "50 in range" of a node on which thousands of jobs ran."""
+    store = fixture.build()
+    rows = [
+        {"run_key": str(n), "job_id": n, "cluster": "mini", "attempt": 0, "state": "COMPLETED", "start": START, "end": START, "nodes": ["gpu77"]}
+        for n in range(1000, 1060)
+    ]  # fmt: skip
+    fixture.insert(store.con, "model.runs", *rows)
+    fixture.insert(store.con, "model.incidents", *(
+        {"incident_id": f"I-{n}", "cluster": "mini", "start": START, "end": START, "severity": "benign", "root_event": "x", "root_host": "gpu77",
+         "document": "{}"} for n in range(PAGE)
+    ))  # fmt: skip
+    told(store, 1, "slurm.node_up", "node gpu77 is up", nodes=["gpu77"])
+    client = TestClient(create_app(store))
+    text = client.get("/nodes/gpu77").text
+    assert f"newest {PAGE} of the range; narrow it to see the rest" in text and f"{PAGE} in range" in text
+    assert client.get("/api/v1/nodes/gpu77").json()["cut"] == ["jobs"]

@@ -267,13 +267,27 @@ def test_operators_answers_stand_on_the_job_and_on_its_incident() -> None:
     assert "1 answer<" not in page_of(store, "/jobs/16") and "1 answer<" not in page_of(store, "/incidents/I0")
 
 
+def test_a_search_that_finds_exactly_as_many_as_are_shown_says_how_many() -> None:
+    """It said "first 10; narrow the words" of ten, as if there were more."""
+    store = fixture.build()
+    for count, note in ((10, ">10 <"), (11, "first 10; narrow the words or the range")):
+        store.con.execute("DELETE FROM model.runs")
+        fixture.insert(store.con, "model.runs", *(
+            {"run_key": str(n), "job_id": n, "cluster": "mini", "attempt": 0, "name": "sought", "state": "COMPLETED", "start": "2026-11-21T00:30:00"}
+            for n in range(100, 100 + count)
+        ))  # fmt: skip
+        panel = re.sub(r"\s*\n\s*", "", page_of(store, "/search?q=sought").split("<h2>Jobs</h2>")[1][:120])
+        assert note in panel, count
+
+
 def test_the_list_says_first_what_the_range_cost_and_whether_it_is_over() -> None:
     store = fixture.build()
     document = {"title": "A died. Job 15 ended FAILED. Jobs 3, 4#1 and 9 more were untouched.", "gpu_hours_lost": 2.25,
                 "jobs": [{"job_id": "15"}, {"job_id": "16"}], "slowed_jobs": ["15", "17"]}  # fmt: skip
     store.con.execute("UPDATE model.incidents SET document = ? WHERE incident_id = 'I1'", [json.dumps(document)])
     text = page_of(store, "/")
-    assert "1 incident in all that is stored ended 2 job runs and slowed 1: 2.2 GPU-hours lost." in text
+    assert "1 incident in all that is stored ended 2 job runs." in text
+    assert "1 job run was slowed." in text and "2.2 GPU-hours lost in all." in text
     assert "A died. Job 15 ended FAILED.</h2>" in text and "None is under way." in text
     store.con.execute("""UPDATE model.incidents SET "end" = NULL WHERE incident_id = 'I1'""")
     assert "1 incident still under way." in page_of(store, "/")

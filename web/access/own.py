@@ -7,9 +7,13 @@ Documents are not in that view; they are read here for its rows, and filtered by
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from store import blocks, run_names
+from store.door import Question
+from store.functions import KEPT_UNTIL_COMMIT
 from store.questions import incidents as incident_questions
 from store.questions import runs
 from web.access.own_documents import OwnDocuments
@@ -19,13 +23,34 @@ from web.timerange import Range
 
 
 class OwnReader(Reader):
-    """Runs of one user, and the incidents that touched them."""
+    """Runs of one user, and the incidents that touched them; made for each request."""
 
     own = True
 
     def __init__(self, whole: Reader, user: str) -> None:
         super().__init__(whole.store.seen_by(user))
         self.user, self._whole = user, whole
+        #: The answers that a store would keep, by the identity of the question (with which each is kept).
+        self._kept: dict[int, tuple[Question, list[Row]]] = {}
+
+    def ask(self, question: Question) -> list[Row]:
+        """As for all users; what is asked in many places is asked once. A store keeps no answers of a person's view."""
+        if not question.get_execution_options().get(KEPT_UNTIL_COMMIT):
+            return super().ask(question)
+        if id(question) not in self._kept:
+            self._kept[id(question)] = (question, super().ask(question))
+        return [dict(row) for row in self._kept[id(question)][1]]
+
+    def events_around(
+        self, start: datetime, end: datetime, hosts: Sequence[str], *, of: Row, in_document: Sequence[str], most: int = 20_000
+    ) -> list[Row]:  # fmt: skip
+        """As for all users. To count a person's events costs as much as to read them, and they are seldom many."""
+        found = self.events(start=start, end=end, hosts=hosts, of=of, limit=most + 1)
+        return (
+            found
+            if len(found) <= most
+            else super().events_around(start, end, hosts, of=of, in_document=in_document, most=most)
+        )
 
     def runs(
         self, within: Range, *, state: str | None = None, user: str | None = None, host: str | None = None,

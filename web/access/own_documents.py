@@ -171,7 +171,10 @@ class OwnDocuments:
             "title": self._spoken(document.get("title"), events) or self._title(row),
             "headline": self._spoken(document.get("headline"), events) or self._title(row),
             "hosts": sorted(hosts & ({str(h) for h in document.get("hosts") or ()} | {str(row["root_host"])})),
-            "jobs": [self._job(ours[item["job_id"]]) | {"confidence": item.get("confidence")} for item in jobs],
+            "jobs": [
+                self._job(ours[item["job_id"]]) | {"confidence": item.get("confidence")}
+                | ({"ended_with": self._name(item["ended_with"])} if item.get("ended_with") in ours else {}) for item in jobs
+            ],
             "other_jobs_count": len(document.get("jobs") or ()) - len(jobs),
             "slowed_jobs": [self._name(key) for key in document.get("slowed_jobs") or () if key in self._own_keys(row["cluster"])],
             "unaffected_jobs": [

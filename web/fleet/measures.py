@@ -23,6 +23,7 @@ from store.errors import NoSuchTable
 from store.questions import fleet as questions
 from store.questions import runs
 from web.fleet.nodes import Nodes
+from web.node_history import FROM_LOG
 from web.reading import Reader
 from web.rooted import as_document
 from web.shaping import state_kind
@@ -76,6 +77,11 @@ NOT_KNOWN = Class(UNKNOWN, "not known", "unknown")
 # -- states ------------------------------------------------------------------------------------------------------------
 
 
+#: States that a run of accounting's on the node completes where only slurmctld's log has them: it logs when a node is put back into
+#: service, and not when a job begins on it.
+_COMPLETED = ("idle", "up", UNKNOWN)
+
+
 def _states(read: Reader, nodes: Nodes) -> pl.DataFrame:
     """The last state of each node; one that its source says is over holds no more, and what followed is not known."""
     rows = nodes.bring(read.ask_frame(questions.states(nodes.at)))
@@ -91,8 +97,29 @@ def _states(read: Reader, nodes: Nodes) -> pl.DataFrame:
         .then("state")
         .otherwise(pl.format("{}, {}", "state", reason))
     )
-    return held.select("name", pl.col("state").replace_strict(classes, default=UNKNOWN, return_dtype=pl.String).alias("class"),
-                       pl.lit(None, pl.Float64).alias("value"), says.alias("says"))  # fmt: skip
+    kind = pl.col("state").replace_strict(classes, default=UNKNOWN, return_dtype=pl.String)
+    # The log does not say when jobs run: what it puts back as idle is in service.
+    of_log = pl.col("source") == FROM_LOG
+    kind = pl.when(of_log & (kind == "idle")).then(pl.lit("up")).otherwise(kind)
+    stated = held.select(
+        "name", kind.alias("class"), says.alias("says"), (~of_log).fill_null(value=True).alias("polled")
+    )
+    return _with_runs(read, nodes, stated).with_columns(pl.lit(None, pl.Float64).alias("value"))
+
+
+def _with_runs(read: Reader, nodes: Nodes, stated: pl.DataFrame) -> pl.DataFrame:
+    """States, and "running jobs" where accounting has a run and no poll of the node's state says otherwise."""
+    runs = nodes.bring(read.ask_frame(questions.running(nodes.at))).group_by("name").agg(
+        pl.col("run_key").max(), pl.col("n").sum()
+    )  # fmt: skip
+    both = stated.join(runs, on="name", how="full", coalesce=True)
+    runs_here = pl.col("run_key").is_not_null() & ~pl.col("polled").fill_null(value=False)
+    busy = runs_here & pl.col("class").fill_null(UNKNOWN).is_in(_COMPLETED)
+    what = pl.when(pl.col("n") > 1).then(pl.format("{} jobs", "n")).otherwise(pl.format("job {}", "run_key"))
+    return both.select(
+        "name", pl.when(busy).then(pl.lit("busy")).otherwise("class").alias("class"),
+        pl.when(busy).then(what).otherwise("says").alias("says"),
+    ).drop_nulls("class")  # fmt: skip
 
 
 # -- counts ------------------------------------------------------------------------------------------------------------
@@ -189,7 +216,7 @@ def _size(read: Reader, cluster: str | None) -> int:
 _NONE = Class("none", "none recorded", "none")
 
 MEASURES = {one.name: one for one in (
-    Measure("state", "State", "Slurm's last state of the node", (
+    Measure("state", "State", "Slurm's last state of the node, and accounting's runs where only the log has it", (
         Class("down", "down or failed", "bad", stands_out=True), Class("silent", "not responding", "silent", stands_out=True),
         Class("drain", "drained, in maintenance, to be restarted", "warn", stands_out=True), Class("off", "switched off to save power", "off"),
         Class("busy", "running jobs", "busy"), Class("idle", "idle", "idle"), Class("up", "in service", "up"), NOT_KNOWN,

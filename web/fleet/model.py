@@ -58,6 +58,8 @@ class Fleet:
     measure: Measure
     grouping: Grouping
     nodes: pl.DataFrame
+    #: How many of them are nodes of Slurm's; the others are hosts that wrote lines: controllers, switches without topology.
+    slurm_nodes: int
     spread: Spread | None = None
 
     def counts(self) -> dict[str, int]:
@@ -93,7 +95,7 @@ class Fleet:
             "measure": self.measure.name, "about": self.measure.about,
             "classes": [{"name": one.name, "words": one.words, "nodes": counts[one.name]} for one in self.measure.classes],
             "grouped": {"by": self.grouping.by, "from": self.grouping.source, "known": self.grouping.known, "missing": self.grouping.missing or None},
-            "groups": [{"name": name, "nodes": size} for name, size in self.groups()], "texts": texts, "nodes": columns,
+            "groups": [{"name": name, "nodes": size} for name, size in self.groups()], "slurm_nodes": self.slurm_nodes, "texts": texts, "nodes": columns,
             "spread": self.spread and self.spread.document(),
         }  # fmt: skip
 
@@ -112,7 +114,8 @@ def fleet(read: Reader, *, at: datetime | None, measure: str, by: str | None, in
     nodes = read_nodes(read, at)
     chosen, places = MEASURES[measure], grouped(read, nodes, by)
     drawn = places.groups.join(chosen.of(read, nodes), on="name", how="left", maintain_order="left")
-    return Fleet(at, first, last, chosen, places, drawn, _spread(read, nodes, drawn, row))
+    of_slurm = int(nodes.frame["of_slurm"].sum())
+    return Fleet(at, first, last, chosen, places, drawn, of_slurm, _spread(read, nodes, drawn, row))
 
 
 def _spread(read: Reader, nodes: Nodes, drawn: pl.DataFrame, row: Row | None) -> Spread | None:

@@ -9,8 +9,10 @@ import fixture
 import pytest
 from around import insert
 
+from store.duckdb.visible import View
 from web.access.own import OwnReader
 from web.access.own_documents import OwnDocuments
+from web.api import read_axis
 from web.reading import Reader
 
 BEGAN = datetime(2026, 11, 21, 5)
@@ -65,3 +67,31 @@ def test_a_line_is_that_of_the_documents_cluster(documents: Any, order: tuple[st
     for cluster in order:
         assert read_line(one, cluster, jobs[cluster], line=1, **ids) == [f"loss of {cluster}"]
     assert read_line(one, "other", jobs["other"], line=2, **ids) == [], "the file of that cluster has one line"
+
+
+def test_an_owners_axis_asks_nothing_twice_and_counts_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It asked 22 questions where an operator's asks 16, eight of them how many clusters there are."""
+    asked: list[str] = []
+    ask = View.ask
+    monkeypatch.setattr(View, "ask", lambda view, question: asked.append(_whole_text(question)) or ask(view, question))
+    own = OwnReader(Reader(fixture.build()), "alice")
+    axis = read_axis(own, own.incident("I1"))
+    assert axis["marks"] and len(asked) > 5
+    assert len(asked) == len(set(asked))
+    assert not [text for text in asked if text.startswith("SELECT count") and "FROM model.events" in text]
+
+
+def _whole_text(question: Any) -> str:
+    compiled = question.compile()
+    return f"{compiled} {compiled.params}"
+
+
+def test_more_events_of_an_owner_than_are_drawn_are_gathered() -> None:
+    reader = Reader(fixture.build())
+    own = OwnReader(reader, "alice")
+    row = own.incident("I1")
+    around = {"start": row["start"], "end": row["end"], "hosts": ["gpu01", "gpu02"], "of": row, "in_document": []}
+    every = own.events_around(**around)
+    gathered = own.events_around(**around, most=len(every) - 1)
+    assert len(every) > 2 and every == own.events_around(**around, most=len(every))
+    assert sum(one.get("count") or 1 for one in gathered) >= len(every) and gathered != every

@@ -137,6 +137,49 @@ def test_what_slurm_does_not_know_is_never_idle(text: str, word: str) -> None:
     assert state_kind(text) == word
 
 
+def test_a_node_that_only_the_log_put_back_runs_what_accounting_has_on_it() -> None:
+    """slurmctld logs that a node is IDLE again, and not that a job begins on it."""
+    log = {"time": at(0), "cluster": "c", "source": "slurmctld", "state": "IDLE"}
+    with open_store(None) as made:
+        assert isinstance(made, DuckStore)
+        insert(made, "model.node_states", [
+            *({**log, "host": f"n{n}"} for n in range(1, 5)), {**log, "host": "n5", "state": "DOWN"}, {**log, "host": "n6", "source": "poll"},
+        ])  # fmt: skip
+        insert(made, "model.events", [{"time": at(20), "cluster": "c", "event_id": "e", "host": "n1", "event": "x"}])
+        run = {"cluster": "c", "job_id": 1, "start": at(1), "end": None, "user": "ann"}
+        insert(made, "model.runs", [
+            {**run, "run_key": "1", "nodes": ["n1", "n2", "n5", "n6", "n7"]}, {**run, "run_key": "2", "job_id": 2, "nodes": ["n2"]},
+            {**run, "run_key": "3", "job_id": 3, "nodes": ["n3"], "end": at(5)},
+            {**run, "run_key": "4", "job_id": 4, "nodes": ["n4"], "user": None},
+        ])  # fmt: skip
+        found = drawn(TestClient(create_app(made)), at=f"{at(9).isoformat()}Z")
+        early = drawn(TestClient(create_app(made)), at=f"{at(2).isoformat()}Z")
+    assert found | early == found | {"n3": ("busy", "job 3")}
+    assert found == {
+        "n1": ("busy", "job 1"), "n2": ("busy", "2 jobs"), "n3": ("up", "IDLE"), "n4": ("up", "IDLE"), "n5": ("down", "DOWN"),
+        "n6": ("idle", "IDLE"), "n7": ("busy", "job 1"),
+    }  # fmt: skip
+
+
+def test_switches_and_controllers_are_no_nodes_of_slurms() -> None:
+    with open_store(None) as made:
+        assert isinstance(made, DuckStore)
+        insert(
+            made,
+            "raw.topology",
+            [{"cluster": "c", "switch": "leaf1", "child": host, "kind": "node"} for host in NODES[:3]],
+        )
+        insert(
+            made,
+            "model.events",
+            [{"time": at(1), "cluster": "c", "event_id": "e", "host": "spine1", "layer": "switch", "event": "x"}],
+        )
+        client = TestClient(create_app(made))
+        assert client.get("/api/v1/fleet").json()["slurm_nodes"] == 3
+        page = client.get("/fleet", headers={"accept": "text/html"}).text
+    assert "3 nodes and 1 other host, each a square" in page and "Map of 3 nodes and 1 other host" in page
+
+
 def test_other_measures_say_unknown_of_nodes_that_nobody_had_heard_of(client: TestClient) -> None:
     before, after = f"{TIMES[0].isoformat()}Z", f"{at(30).isoformat()}Z"
     for measure in MEASURES:

@@ -6,6 +6,8 @@ import { measure, text } from './draw.js';
 
 /** Nearer than this the arrow goes straight down instead of along the lane. */
 const UPRIGHT = 46;
+/** The height of a cause's number, in pixels. */
+const NUMBER = 14;
 
 export function arrows(g, p, view, scale, data, byId, state) {
   const taken = new Map();
@@ -18,7 +20,7 @@ export function arrows(g, p, view, scale, data, byId, state) {
   for (const item of together(placed, item => [item.arrow.n, item.to.item.id])) {
     hits.push(pill(g, p, view, scale, item, taken, state));
   }
-  for (const root of data.roots ?? []) badge(g, p, view, scale, byId.get(root.id), root.n, state);
+  for (const one of numbered(view, scale, data.roots ?? [], byId)) badge(g, p, view, one, state);
   return hits.filter(Boolean);
 }
 
@@ -208,17 +210,37 @@ function paint(g, p, x, y, wide, n, words, strong, alpha) {
 }
 
 /** The number of a cause, left of its mark. */
-function badge(g, p, view, scale, mark, n, state) {
-  const row = mark && view.byLane.get(mark.lane);
-  if (!row) return;
-  const x = scale.x(mark.t) - 17;
-  if (x < view.gutter + 8 || x > view.width) return;
+/** Numbers of causes that would stand on one another are one: "1–3". Each has the marks that it is about. */
+export function numbered(view, scale, roots, byId) {
+  const found = [];
+  for (const { id, n } of roots) {
+    const mark = byId.get(id);
+    const row = mark && view.byLane.get(mark.lane);
+    if (!row) continue;
+    const x = scale.x(mark.t) - 17;
+    if (x < view.gutter + 8 || x > view.width) continue;
+    const near = found.find(one => one.row === row && Math.abs(one.x - x) < NUMBER);
+    if (near) near.parts.push({ n, id });
+    else found.push({ row, x, parts: [{ n, id }] });
+  }
+  return found.map(one => ({ ...one, words: numbers(one.parts.map(part => part.n)) }));
+}
+
+function numbers(all) {
+  const [first, last] = [Math.min(...all), Math.max(...all)];
+  if (first === last) return String(first);
+  return last - first === new Set(all).size - 1 ? `${first}–${last}` : [...new Set(all)].join(',');
+}
+
+function badge(g, p, view, { row, x, words, parts }, state) {
+  const half = words.length > 1 ? 3 + 3 * words.length : NUMBER / 2;
+  const left = Math.max(view.gutter + 2, x + NUMBER / 2 - 2 * half);
   g.save();
-  g.globalAlpha = state.step && state.step !== mark.id ? 0.5 : 1;
+  g.globalAlpha = state.step && !parts.some(part => part.id === state.step) ? 0.5 : 1;
   g.beginPath();
-  g.arc(x, row.middle, 7, 0, 7);
+  g.roundRect(left, row.middle - NUMBER / 2, 2 * half, NUMBER, NUMBER / 2);
   g.fillStyle = p.c.ink;
   g.fill();
-  text(g, p, String(n), x, row.middle + 3.4, { size: 9.5, weight: 700, colour: 'panel', align: 'center' });
+  text(g, p, words, left + half, row.middle + 3.4, { size: 9.5, weight: 700, colour: 'panel', align: 'center' });
   g.restore();
 }

@@ -1,6 +1,6 @@
 /* The time axis: one canvas, one cursor. Holds the state, draws a frame when something changed, and notifies others by
-   events: "cursor" (where the reader looks), "pick" (an event was chosen), "range" (what is shown), "timeout" (another
-   SlurmdTimeout was dragged to). */
+   events: "cursor" (where the reader looks), "ghost" (where the pointer is while the cursor is pinned), "pick" (an
+   event was chosen), "range" (what is shown), "timeout" (another SlurmdTimeout was dragged to). */
 
 import { visible } from '../visible.js';
 import { Scale, clock } from './scale.js';
@@ -74,6 +74,7 @@ export class Axis extends EventTarget {
     Object.assign(this.state, { cursor: this.state.cursor + shift, ghost: null });
     if (!this.byId.has(this.state.selected)) this.state.selected = this.state.step = null;
     this.describe();
+    this.lack();
     this.resize();
   }
 
@@ -88,7 +89,10 @@ export class Axis extends EventTarget {
     this.tip.hidden = true;
     this.folds = document.createElement('div');
     this.folds.className = 'folds';
-    this.host.append(this.canvas, this.folds, this.tip);
+    this.notes = document.createElement('p');
+    this.notes.className = 'notes';
+    this.host.append(this.canvas, this.folds, this.tip, this.notes);
+    this.lack();
     this.g = this.canvas.getContext('2d');
     this.palette = new Palette(this.host);
   }
@@ -97,6 +101,12 @@ export class Axis extends EventTarget {
     const { marks: events, lanes } = this.data;
     const what = `Time axis with ${events.length} events in ${lanes.length} lanes.`;
     this.canvas.setAttribute('aria-label', `${what} The same stands in the table below.`);
+  }
+
+  /** What the picture does not have, in words. */
+  lack() {
+    this.notes.textContent = visible((this.job ? [] : (this.data.notes ?? [])).join(' '));
+    this.notes.hidden = !this.notes.textContent;
   }
 
   recolour() {

@@ -140,10 +140,11 @@ export function labels(g, p, view) {
     g.fill();
     if (item.fold) continue;
     const room = view.gutter - 36;
-    const wide = measure(g, p, item.label, 12.5, 550);
+    const font = item.series.length ? [11.5, 450] : [12.5, 550];
+    const wide = measure(g, p, item.label, ...font);
     let name = item.label;
-    while (name.length > 4 && measure(g, p, name, 12.5, 550) > room) name = `${name.slice(0, -2)}…`.replace('……', '…');
-    text(g, p, name, 27, middle + 4, { colour: 'ink', size: 12.5, weight: 550 });
+    while (name.length > 4 && measure(g, p, name, ...font) > room) name = `${name.slice(0, -2)}…`.replace('……', '…');
+    text(g, p, name, 27, middle + 4, { colour: 'ink', size: font[0], weight: font[1] });
     if (wide + measure(g, p, item.sub) + 8 < room) {
       text(g, p, item.sub, view.gutter - 8, middle + 4, { colour: 'ink3', align: 'right' });
     }

@@ -190,8 +190,12 @@ function hover(axis, place) {
   axis.canvas.style.cursor = found && !['band', 'series'].includes(found.kind) ? 'pointer' : 'crosshair';
   if (place.x > axis.view.gutter) {
     axis.state.ghost = axis.scale.t(place.x);
-    if (axis.state.pinned) axis.draw();
-    else axis.look(axis.state.ghost);
+    if (axis.state.pinned) {
+      axis.draw();
+      axis.dispatchEvent(new CustomEvent('ghost', { detail: { t: axis.state.ghost } }));
+    } else {
+      axis.look(axis.state.ghost);
+    }
   }
   tooltip(axis, place, found);
 }
@@ -220,7 +224,7 @@ const part = (tag, words, kind = '') => {
 
 function describe(axis, { kind, hit }) {
   if (kind === 'pill') return describePill(hit.arrow);
-  if (kind === 'series') return hit.row.item.series.map(one => part('div', valueAt(one, hit.t)));
+  if (kind === 'series') return hit.row.item.series.map(one => part('div', valueAt(one, hit.t, t => axis.time(t))));
   return kind === 'band' ? describeBand(axis, hit) : describeMark(axis, hit);
 }
 
