@@ -250,7 +250,7 @@ def fact_lane(builder: Builder, end: End, jobs: dict[str, Row]) -> str:
 
 def add_measures(builder: Builder, measured: Iterable[Row]) -> list[Row]:
     """Measured values, each on a lane of its own behind those of its layer's devices; the series with times of the axis. ``own``: the device
-    whose value is the last of each point."""
+    whose value is the last of each point; ``lost``: was that one not sampled any more?"""
     out = []
     for one in measured:
         count, own = one["devices"], one.get("own")
@@ -259,7 +259,7 @@ def add_measures(builder: Builder, measured: Iterable[Row]) -> list[Row]:
         lane = builder.lane(one["layer"], one["host"], one["name"], sub.strip(", "))
         pieces = [[[builder.at(at), *values] for at, *values in piece] for piece in one["pieces"]]
         more = {"zero": True} if one.get("zero") else {}
-        more |= {"own": own, "devices": count} if own else {}
+        more |= {"own": own, "devices": count, "lost": one["lost"]} if own else {}
         out.append({"lane": lane, "name": one["name"], "unit": one["unit"], "pieces": pieces, **more})
     return out
 

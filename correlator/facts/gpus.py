@@ -139,7 +139,7 @@ XID = Kind(
 PCIE_AER = Kind(
     "pcie.aer", "gpu", "A bus reported an uncorrected error, or many corrected ones.", AerStorm,
     witnesses=("kernel",),
-    brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu", gauges=OF_GPUS,
+    brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu", gauges=OF_GPUS, any_device=True,
     signs={"pcie.aer": "corrected"}, corrected=_is_corrected,
     cause=Cause(
         "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",

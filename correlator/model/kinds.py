@@ -233,6 +233,8 @@ class Kind(Generic[A]):
     bands: Callable[[Fact], list[Band]] | None = None
     #: What is measured of its device (``correlator.model.gauges``): drawn on the time axis beside it.
     gauges: tuple[str, ...] = ()
+    #: May its device be one that these gauges do not measure? That such a one was not sampled says nothing.
+    any_device: bool = False
     #: What it would have left in the logs.
     trace: Trace | None = None
     #: ``awaits(fact)``: may the next lines of its silent hosts show another cause?

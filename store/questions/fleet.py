@@ -6,12 +6,13 @@ Each is about every cluster. ``host`` and ``cluster`` are as stored: a row witho
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import func
 
+from parsers.moments import later
 from store.functions import const, counted, epoch, in_order, json_text, json_texts, last_by, one_of, same
 from store.tables import CONCLUDED_FACTS as FACTS
 from store.tables import EVENTS, INCIDENTS, LINKS, METRICS, MODEL_NODE_STATES, RUNS, STATES, TOPOLOGY
@@ -85,12 +86,22 @@ def states(at: datetime) -> sa.Select[Any]:
     return in_order(asked)
 
 
+#: Accounting's rows are sent when they change, and jobs of a cluster change every few minutes.
+SILENT = timedelta(minutes=15)
+
+
 def running(at: datetime) -> sa.Select[Any]:
     """Of each host with runs of accounting's at a moment: ``run_key``, one of them, and how many (``n``). slurmctld's log names no user,
-    and a run whose end it did not log would run for ever."""
+    and a run whose end it did not log would run for ever; so would one that ended after accounting was last collected: without an end
+    a run counts until ``SILENT`` after the last moment that accounting has of any run of its cluster."""
     r = RUNS.c
-    here = sa.select(r.cluster, r.run_key, func.unnest(r.nodes).label("host")).where(
-        r.user.is_not(None), r.start <= at, sa.or_(r.end.is_(None), r.end > at)
+    moments = func.max(func.greatest(r.submit, r.start, r.end)).label("at")
+    newest = sa.select(r.cluster, moments).where(r.user.is_not(None)).group_by(r.cluster).subquery("newest")
+    collected = sa.and_(r.end.is_(None), newest.c.at >= later(at, -SILENT))
+    here = (
+        sa.select(r.cluster, r.run_key, func.unnest(r.nodes).label("host"))
+        .join_from(RUNS, newest, same(r.cluster, newest.c.cluster))
+        .where(r.user.is_not(None), r.start <= at, sa.or_(r.end > at, collected))
     )
     on = here.subquery("here").c
     asked = sa.select(on.cluster, on.host, func.max(on.run_key).label("run_key"), counted().label("n"))

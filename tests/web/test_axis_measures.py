@@ -10,15 +10,12 @@ from typing import Any
 import pytest
 
 from correlator.facts.registry import kinds
-from correlator.model.gauges import GAUGES, Gauge
+from correlator.model.gauges import GAUGES
 from store import open_store
 from store.duckdb.store import DuckStore
 from web.axis import Builder, event_lane
 from web.axis_measures import measures, pieces
 from web.reading import Reader
-
-TEMPERATURE = Gauge("temperature", "°C", ("t",))
-ERRORS = Gauge("errors", "", ("e",), counter=True)
 
 
 def insert(store: DuckStore, table: str, given: list[dict[str, Any]]) -> None:
@@ -39,22 +36,19 @@ def seconds(found: list[list[tuple[datetime, float, float]]]) -> list[list[tuple
 
 
 @pytest.mark.parametrize(
-    ("gauge", "given", "expected"),
+    ("given", "expected"),
     [
-        (TEMPERATURE, rows("0", (0, 40), (10, 41), (20, 42)), [[(0, 40, 40), (10, 41, 41), (20, 42, 42)]]),
+        (rows("0", (0, 40), (10, 41), (20, 42)), [[(0, 40, 40), (10, 41, 41), (20, 42, 42)]]),
         # Eight GPUs of 90 degrees are not 720.
-        (TEMPERATURE, rows("0", (0, 40), (10, 41)) + rows("1", (1, 90), (11, 91)), [[(1, 40, 90), (11, 41, 91)]]),
+        (rows("0", (0, 40), (10, 41)) + rows("1", (1, 90), (11, 91)), [[(1, 40, 90), (11, 41, 91)]]),
         # Nothing is drawn over an hour without samples.
-        (TEMPERATURE, rows("0", (0, 40), (10, 41), (20, 41), (3620, 60), (3630, 61)),
+        (rows("0", (0, 40), (10, 41), (20, 41), (3620, 60), (3630, 61)),
          [[(0, 40, 40), (10, 41, 41), (20, 41, 41)], [(3620, 60, 60), (3630, 61, 61)]]),
-        (TEMPERATURE, rows("0", (0, 40)), []),
-        # A counter that began at a million and was reset once.
-        (ERRORS, rows("0", (0, 1e6), (10, 1e6 + 5), (20, 3), (30, 4)), [[(10, 5, 5), (20, 0, 0), (30, 1, 1)]]),
-        (ERRORS, rows("0", (0, 10), (10, 12), (20, 12)) + rows("1", (0, 900), (10, 900), (20, 907)), [[(10, 0, 2), (20, 0, 7)]]),
+        (rows("0", (0, 40)), [[(0, 40, 40)]]), ([], []),
     ],
 )  # fmt: skip
-def test_points(gauge: Gauge, given: list[dict[str, Any]], expected: list[Any]) -> None:
-    assert seconds(pieces(given, gauge)) == expected
+def test_points(given: list[dict[str, Any]], expected: list[Any]) -> None:
+    assert seconds(pieces(given)) == expected
 
 
 START = datetime(2026, 2, 4, 15, 50)
@@ -73,11 +67,12 @@ def sampled(
 
 
 def drawn(
-    store: DuckStore, host: str, event: str = "gpu.xid", device: str | None = BUS
+    store: DuckStore, host: str, event: str = "gpu.xid", device: str | None = BUS, start: float = 0, lasts: float = 10
 ) -> tuple[dict[str, Any], list[str]]:
-    """What the axis has of an incident of ten seconds without a chain."""
+    """What the axis has of an incident, by default of ten seconds, without a chain."""
     root = {"event": event, "host": host, "device": device}
-    found, notes = measures(Reader(store), [], root, "c", START, START + timedelta(seconds=10))
+    begin = START + timedelta(seconds=start)
+    found, notes = measures(Reader(store), [], root, "c", begin, begin + timedelta(seconds=lasts))
     return {one["name"]: one for one in found}, notes
 
 
@@ -117,6 +112,97 @@ def test_a_gpu_that_fell_off_its_bus_is_named_while_others_are_sampled() -> None
         assert drawn(store, "n1")[1] == []
 
 
+def test_gpus_that_are_sampled_one_after_the_other_are_all_sampled_to_the_end() -> None:
+    """Seven of eight GPUs of a healthy node were "last sampled" milliseconds before the eighth."""
+    buses = [f"0000:{n}a:00" for n in range(1, 9)]
+    with open_store(None) as store:
+        assert isinstance(store, DuckStore)
+        for n, address in enumerate(buses):
+            last = 840 if address != buses[4] else -60
+            sampled(
+                store, [at + 0.003 * n for at in range(-840, last, 60)], "DCGM_FI_DEV_GPU_TEMP", {address: lambda at: 40.0}
+            )  # fmt: skip
+        found = {address: drawn(store, "n1", device=address) for address in buses}
+    assert {address: notes for address, (_, notes) in found.items() if notes} == {
+        buses[4]: [f"{buses[4]} of n1 was last sampled at 15:48:00 UTC; other devices there were sampled later."]
+    }
+    assert [address for address, (of, _) in found.items() if of["temperature"]["lost"]] == [buses[4]]
+
+
+def test_a_device_on_a_bus_that_is_no_gpu_was_not_lost() -> None:
+    """Bus errors of a network card read "was not sampled; other devices there were", as if a GPU had fallen off its bus."""
+    with open_store(None) as store:
+        assert isinstance(store, DuckStore)
+        sampled(store, range(-800, 900, 30), "DCGM_FI_DEV_GPU_TEMP", {"0000:18:00": lambda at: 40.0})
+        assert drawn(store, "n1", "pcie.aer", "0000:3a:00.0")[1] == []
+        sampled(store, range(-800, -200, 30), "DCGM_FI_DEV_GPU_TEMP", {"0000:3a:00": lambda at: 40.0})
+        (note,) = drawn(store, "n1", "pcie.aer", "0000:3a:00.0")[1]
+    assert note == "0000:3a:00 of n1 was last sampled at 15:46:10 UTC; other devices there were sampled later."
+
+
+def counted(store: DuckStore, metric: str, *samples: tuple[float, float], port: str = "1") -> None:
+    insert(store, "raw.metrics", [
+        {"time": START + timedelta(seconds=at), "cluster": "c", "host": "n1", "metric": metric, "device": "mlx5_0", "value": value,
+         "labels": json.dumps({"device": "mlx5_0", "port": port})} for at, value in samples
+    ])  # fmt: skip
+
+
+SYMBOLS, RECEIVED = "infiniband_symbol_error_total", "infiniband_port_rcv_errors_total"
+
+
+def grown(store: DuckStore, lasts: float = 10) -> tuple[dict[str, list[list[tuple[float, float, float]]]], list[str]]:
+    """What ports' counters grew by, in seconds after the begin."""
+    found, notes = drawn(store, "n1", "nic.link_errors", "mlx5_0", lasts=lasts)
+    begun = (START - datetime(1970, 1, 1)).total_seconds()
+    return {
+        name: [[(at - begun, low, high) for at, low, high in piece] for piece in seconds(one["pieces"])]
+        for name, one in found.items()
+    }, notes
+
+
+def test_a_counter_that_is_sent_when_it_changes_shows_its_one_jump() -> None:
+    """The agent sends a counter that changed, and all of them once an hour: "No port counters were collected" stood on the axis of
+    the very counter that was the evidence."""
+    with open_store(None) as store:
+        assert isinstance(store, DuckStore)
+        counted(store, SYMBOLS, (-2400, 3.0), (5, 50003.0))
+        assert grown(store) == ({"symbol errors": [[(5, 50000, 50000)]]}, [])
+        counted(store, RECEIVED, (-2400, 7.0))
+        assert grown(store)[1] == [], "whether it grew is not known before it is sent again"
+        counted(store, RECEIVED, (1200, 7.0))
+        assert grown(store) == ({"symbol errors": [[(5, 50000, 50000)]]}, ["Receive errors of n1 did not grow."])
+
+
+def test_counters_that_are_known_only_from_after_the_range_are_not_said_to_stand_still() -> None:
+    with open_store(None) as store:
+        assert isinstance(store, DuckStore)
+        counted(store, SYMBOLS, (100, 3.0), (400, 3.0))
+        counted(store, RECEIVED, (-100, 3.0), (1200, 9.0))
+        assert grown(store) == ({}, ["No port counters were collected for n1 in this range."])
+
+
+def test_what_a_counter_grew_by() -> None:
+    """Each port counts for itself, from wherever it began; one that a reboot reset grew by what it has since."""
+    with open_store(None) as store:
+        assert isinstance(store, DuckStore)
+        counted(store, SYMBOLS, (0, 1e6), (10, 1e6 + 5), (20, 3), (30, 4))
+        counted(store, SYMBOLS, (0, 900), (10, 900), (20, 907), (30, 907), port="2")
+        counted(store, RECEIVED, (-5, 2), (5, 0), (6, 2), (30, 2))
+        found, notes = grown(store, 40)
+    assert found["symbol errors"] == [[(10, 0, 5), (20, 3, 7), (30, 0, 1)]]
+    assert found["receive errors"] == [[(5, 0, 0), (6, 2, 2), (30, 0, 0)]] and notes == []
+
+
+def test_samples_before_and_after_a_range_within_one_bin_are_two() -> None:
+    """Around a range bins are 15 s wide: what was measured before a shorter one was drawn as if it came after."""
+    with open_store(None) as store:
+        assert isinstance(store, DuckStore)
+        sampled(store, range(-600, 600, 10), "DCGM_FI_DEV_GPU_TEMP", {BUS: lambda at: 40.0 if at < 5 else 90.0})
+        found, _ = drawn(store, "n1", start=2, lasts=5)
+    (piece,) = found["temperature"]["pieces"]
+    assert [((at - START).total_seconds(), low, high) for at, low, high, _ in piece] == [(0, 40, 40), (10, 90, 90)]
+
+
 def test_a_gpu_has_one_lane_however_the_kernel_writes_its_address() -> None:
     builder = Builder(START)
     events = ({"layer": "gpu", "host": "n1", "device": device} for device in (BUS, f"{BUS}.0", "0000:BA:00"))
@@ -133,6 +219,11 @@ def test_without_samples_the_axis_says_so() -> None:
             ["No port counters were collected for n1 in this range."],
         )
         assert drawn(store, "n1", "nic.link_down", "eth0") == ({}, [])
+        sampled(store, (4,), "DCGM_FI_DEV_POWER_USAGE", {BUS: lambda at: 300.0})
+        found, notes = drawn(store, "n1")
+        assert [len(piece) for piece in found["power"]["pieces"]] == [1] and notes == []
+    with open_store(None) as store:
+        assert isinstance(store, DuckStore)
         # The GPU's node was sampled until it died, and long before it.
         sampled(store, range(-3000, -200, 60), "DCGM_FI_DEV_GPU_TEMP", {BUS: lambda at: 60.0})
         assert drawn(store, "n1") == ({}, ["No GPU samples were collected for n1 in this range."])

@@ -123,9 +123,10 @@ NUMBERED = """import('/static/axis/arrows.js').then(m => {
 })"""
 #: What the axis says of two GPUs' values at moments after T0: before, between two samples, after its own was lost, after all.
 VALUES = """import('/static/axis/series.js').then(m => {
-  const one = {name: 'power', unit: 'W', own: '0000:ba:00', devices: 8, pieces: [[[0, 60, 90, 80], [300, 60, 70, null], [600, 60, 70, null]]]};
+  const one = {name: 'power', unit: 'W', own: '0000:ba:00', lost: true, devices: 8, pieces: [[[0, 60, 90, 80], [300, 60, 70, null], [600, 60, 70, null]]]};
   const lost = m.ended(one, {hi: 60}), went = m.ended({...one, pieces: [one.pieces[0].slice(0, 1)]}, {hi: 60});
-  return [...[-1, 10, 310, 601].map(t => m.at(one, t, t => `+${t} s`)), lost, went];
+  const one_after_the_other = m.ended({...one, lost: false}, {hi: 60});
+  return [...[-1, 10, 310, 601].map(t => m.at(one, t, t => `+${t} s`)), lost, went, one_after_the_other];
 })"""
 
 
@@ -136,7 +137,7 @@ def test_causes_at_one_moment_share_a_number_and_values_say_when_they_were_measu
     assert shown.evaluate(VALUES) == [
         "power: not measured", "power of 0000:ba:00: 80 W, at +0 s; all 8 devices 60 to 90 W",
         "power of 0000:ba:00: not measured, at +300 s; all 8 devices 60 to 70 W", "power: not measured",
-        "last 80 W at 0 s, then not measured", "",
+        "last 80 W at 0 s, then not measured", "", "",
     ]  # fmt: skip
 
 

@@ -161,6 +161,33 @@ def test_a_node_that_only_the_log_put_back_runs_what_accounting_has_on_it() -> N
     }  # fmt: skip
 
 
+def test_a_run_that_accounting_had_no_end_of_when_it_was_last_collected_does_not_run_for_ever() -> None:
+    idle = {"time": at(0), "cluster": "c", "source": "slurmctld", "state": "IDLE", "host": "n1"}
+    with open_store(None) as made:
+        assert isinstance(made, DuckStore)
+        insert(made, "model.node_states", [idle, {**idle, "cluster": "d", "host": "n2"}])
+        insert(made, "model.events", [{"time": at(600), "cluster": "c", "event_id": "e", "host": "n1", "event": "x"}])
+        run = {
+            "cluster": "c",
+            "job_id": 1,
+            "submit": at(0),
+            "start": at(1),
+            "end": None,
+            "user": "ann",
+            "nodes": ["n1"],
+        }
+        insert(made, "model.runs", [
+            {**run, "run_key": "1"}, {**run, "run_key": "2", "job_id": 2, "submit": at(60), "start": at(61), "end": at(90), "nodes": ["n9"]},
+            # What another cluster's accounting has, and what only slurmctld's log tells of, is no news of this one's.
+            {**run, "run_key": "3", "job_id": 3, "cluster": "d", "start": at(400), "nodes": ["n2"]},
+            {**run, "run_key": "4", "job_id": 4, "user": None, "start": at(500), "nodes": ["n9"]},
+        ])  # fmt: skip
+        client = TestClient(create_app(made))
+        found = {minute: drawn(client, at=f"{at(minute).isoformat()}Z") for minute in (2, 95, 200, 405)}
+    assert [found[minute]["n1"] for minute in found] == [*[("busy", "job 1")] * 2, *[("up", "IDLE")] * 2]
+    assert found[405]["n2"] == ("busy", "job 3")
+
+
 def test_switches_and_controllers_are_no_nodes_of_slurms() -> None:
     with open_store(None) as made:
         assert isinstance(made, DuckStore)

@@ -68,7 +68,7 @@ function draw(g, p, view, scale, row, one) {
 
 /** The last value of a lane's own device if it was not measured any more in what is shown, in words. */
 export function ended(one, scale) {
-  if (!one.own) return '';
+  if (!one.lost) return '';
   const points = one.pieces.flat();
   const last = points.findLast(point => point[3] !== null);
   const later = last && points.find(point => point[0] > last[0]);
