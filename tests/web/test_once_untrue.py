@@ -130,6 +130,20 @@ VALUES = """import('/static/axis/series.js').then(m => {
 })"""
 
 
+#: How many lines of a link that is up there are behind a link's lane and a counter's, and the words of one value and of two.
+LINKS = """Promise.all([import('/static/axis/bands.js'), import('/static/axis/series.js')]).then(([m, s]) => {
+  const rows = [[], [{}]].map(series => ({item: {layer: 'link', series, bands: []}, middle: 10}));
+  let lines = 0;
+  m.bands({fillRect: () => { lines += 1; }}, {layer: () => 'blue'}, {rows, gutter: 0, width: 900}, {});
+  return [lines, ...[[50000, 50000], [40, 67]].map(range => s.across({range, unit: 'x'}))];
+})"""
+
+
+def test_a_counter_that_jumped_once_is_one_value_and_no_line(look: Any, once: str) -> None:
+    """A link's lane has a line where the link is up; behind a counter's only sample it was read as its value before and after."""
+    assert look(at=once).open("/incidents/I7", axis=True).evaluate(LINKS) == [1, "50000 x", "40–67 x"]
+
+
 def test_causes_at_one_moment_share_a_number_and_values_say_when_they_were_measured(look: Any, once: str) -> None:
     """Of the numbers 1, 2 and 3 of three causes at one moment only the last could be seen."""
     shown = look(at=once).open("/incidents/I7", axis=True)

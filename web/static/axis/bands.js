@@ -23,7 +23,8 @@ export function bands(g, p, view, scale, { blind = true } = {}) {
   const hits = [];
   for (const row of view.rows) {
     const own = p.layer(row.item.layer);
-    if (row.item.layer === 'link') thin(g, row, view, own);
+    // On a lane of a counter it would be read as a value.
+    if (row.item.layer === 'link' && !row.item.series.length) thin(g, row, view, own);
     for (const band of row.item.bands) {
       const x0 = Math.max(view.gutter + 1, scale.x(band.start));
       const x1 = Math.min(view.width, scale.x(band.end));

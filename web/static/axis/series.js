@@ -61,10 +61,13 @@ function draw(g, p, view, scale, row, one) {
   }
   const lost = ended(one, scale);
   if (lost) text(g, p, lost, view.gutter + 8, row.top + row.bar / 2 + 4, { size: 10, colour: 'ink2', halo: true });
-  const words = `${one.range.map(number).join('–')} ${one.unit}`.trim();
+  const words = across(one);
   const style = { size: 10, colour: 'ink3', align: 'right', halo: true };
   text(g, p, words, view.width - 6, row.top + row.bar / 2 + 4, style);
 }
+
+/** The lowest and the highest value of a lane in words. */
+export const across = one => `${[...new Set(one.range.map(number))].join('–')} ${one.unit}`.trim();
 
 /** The last value of a lane's own device if it was not measured any more in what is shown, in words. */
 export function ended(one, scale) {
