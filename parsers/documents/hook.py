@@ -74,32 +74,41 @@ def _users_word(gathered: Gathered, data: bytes, origin: Origin) -> Parsed:
 #: What the gate printed of a reason: "  - GPU 1 is lost [NVRM: Xid ..., since 2026-11-21T16:00:00Z]"; the brackets hold the evidence.
 _REASON, _EVIDENCE = "  - ", " ["
 _SINCE = re.compile(r"\bsince (\d{4}-\d\d-\d\dT\d\d:\d\d)\S*Z\]$")
-_MOST_REASONS = 12
+#: An agent older than the hooks wrote evidence in round brackets, in which a reason itself may have some: nothing distinguishes them.
+_WITHHELD = "reason withheld (the agent is older than its hooks)"
 
 
 def _refusal(gathered: Gathered, env: dict[str, str], number: int, origin: Origin) -> None:
     """A job that Faultline's gate refused (deploy/slurm/faultline-gate.sh), as a line: by which check, and since when.
 
-    Only root's prolog leaves such a record in a spool where users cannot write; one from anywhere else is a claim. Lines that the
-    gate quotes as evidence are left out: the job's user sees this line, and they may be about other users' processes.
+    Only root's prolog leaves such a record in a spool where users cannot write; one from anywhere else is a claim. The job's user sees
+    this line. So it has the gravest reason without what the gate quotes as evidence, which may be about other users' processes; the
+    lesser reasons may name other users' jobs (incidents), and are only counted.
     """
     if origin.of_person or "task-hooks/" in (origin.path or ""):
         gathered.warn("a refusal of the gate that a user can have written: nothing of it is taken")
         return
-    answer = env.get("FAULTLINE_GATE_ANSWER", "").splitlines()
-    lines = [line.removeprefix(_REASON).partition(_EVIDENCE) for line in answer[1 : _MOST_REASONS + 1]]
-    found = [(text, since[1] if (since := _SINCE.search(shown)) else None) for text, _, shown in lines if text]
-    if not answer or not answer[0].startswith("unfit ") or not found:
+    first, *reasons = env.get("FAULTLINE_GATE_ANSWER", "").splitlines() or [""]
+    reason, since = _without_evidence(reasons[0].removeprefix(_REASON)) if reasons else ("", None)
+    if not first.startswith("unfit ") or not reason:
         gathered.warn("no refusal of the gate: it does not say why the node is unfit")
         return
     host = origin.host or env.get("FAULTLINE_HOST") or env.get("SLURMD_NODENAME")
-    shown = "; ".join(f"{text}, since {since}Z" if since else text for text, since in found)
-    text = f"Faultline's gate refused job {number}: {answer[0]}: {shown}"
-    entities: dict[str, object] = {"nodes": [host], "reason": found[0][0], "since": found[0][1]}
+    more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
+    text = f"Faultline's gate refused job {number}: {first}: {reason}{f', since {since}Z' if since else ''}{more}"
+    entities: dict[str, object] = {"nodes": [host], "reason": reason, "since": since}
     gathered.keep(
         Line(1, text.encode(), text), fields.epoch_text(env.get("FAULTLINE_TIME")), number, host, 1_000,
         StatedEvent("sys.gate_refused", entities, "error"),
     )  # fmt: skip
+
+
+def _without_evidence(reason: str) -> tuple[str, str | None]:
+    """What the gate found, and since when. A reason of an unknown form is not given: it may quote a line."""
+    text, bracket, evidence = reason.partition(_EVIDENCE)
+    if bracket and reason.endswith("]"):
+        return text, since[1] if (since := _SINCE.search(evidence)) else None
+    return (_WITHHELD if "(" in reason or "[" in reason else reason), None
 
 
 def _event(env: dict[str, str]) -> str:
