@@ -22,6 +22,7 @@ class Repair:
     that chance does not explain it. ``node`` is the host's name in the whole store. ``planes`` are those that the host
     is cabled to, one of which is ``plane``. ``runs`` ran on the host meanwhile; ``ended`` are those it ended,
     ``slowed`` those it only slowed. ``held``: why the node is not to be drained, though the device would be reason enough.
+    ``newest_fault``: when a link's last new fault was that rests on lines which no user can write; None without one.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class Repair:
     optics: int = 0
     first: datetime | None = None
     last: datetime | None = None
+    newest_fault: datetime | None = None
     expected: float = 0.0
     probability: float = 1.0
     outlier: bool = False

@@ -16,6 +16,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from correlator.facts.link_tracks import Place, by_link, place_of
@@ -37,6 +38,7 @@ from correlator.site.cabling import cabling
 from correlator.site.interfaces import FACT, remembered
 from correlator.site.site import Site, build_site
 from parsers.moments import later
+from parsers.writers import NO_USERS
 from store import node_names, run_names
 from store.questions import conclusions, out_of_service, repair_list
 from store.questions.repair_list import Stretch
@@ -138,7 +140,7 @@ def events_by_cluster(
         event = Event(
             row["event_id"], moment, row["resolution_us"] / 2e6, row["event"], row["host"], row["device"], row["job_id"],
             row["message"] or "", row["source"], row["layer"] or "", row["severity"], row["file"], row["line"], None, "line",
-            int(row["count"]), moment, entities,
+            int(row["count"]), moment, entities, authority=row["authority"] or "",
         )  # fmt: skip
         found[row["cluster"]].append((event, row["incident_id"]))
     return found
@@ -292,12 +294,14 @@ def _repair(fleet: Fleet, fact: Fact) -> Repair:
 
 @dataclass
 class _Signs:
-    """Warnings of one device: how many of each sort, when, and the incidents that they belong to."""
+    """Warnings of one device: how many of each sort, when, and the incidents that they belong to. ``proven``: the last that no user can
+    have written."""
 
     errors: int = 0
     optics: int = 0
     first: float = float("inf")
     last: float = float("-inf")
+    proven: float = float("-inf")
     incidents: set[str] = field(default_factory=set)
 
 
@@ -314,6 +318,8 @@ def _signs(
             counts = found[(host, known or place_of(event, site)[1] or event.device)]
             setattr(counts, sort, getattr(counts, sort) + event.count)
             counts.first, counts.last = min(counts.first, event.time), max(counts.last, event.time)
+            if event.authority in NO_USERS:
+                counts.proven = max(counts.proven, event.time)
             counts.incidents |= {home[event.id]} if event.id in home else set()
     return dict(found)
 
@@ -328,7 +334,15 @@ def _measure(repair: Repair, facts: list[Fact], signs: _Signs | None, end: float
     moments = [f.start for f in facts] + ([signs.first] if signs else [])
     lasts = [f.start for f in facts] + ([signs.last] if signs else [])
     repair.first, repair.last = moment_of(min(moments)), moment_of(max(lasts))
+    proven = [*(moment for fact in facts for moment in _proven(fact)), *([signs.proven] if signs else [])]
+    repair.newest_fault = moment_of(found) if (found := max(proven, default=float("-inf"))) > float("-inf") else None
     repair.down = any(fact.end is None and end - fact.start > FLAP_GAP_S for fact in facts)
+
+
+def _proven(fact: Fact) -> list[float]:
+    """When the link went down by lines that no user can have written. Those that only repeat it soon after are no new fault."""
+    moments = sorted(e.time for e in fact.events if e.authority in NO_USERS and link_facts.is_down(e))
+    return [at for before, at in pairwise([float("-inf"), *moments]) if at - before > link_facts.REPEATED_S]
 
 
 def _together(listed: Iterable[tuple[Repair, list[Fact]]]) -> None:

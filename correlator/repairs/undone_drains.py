@@ -1,6 +1,7 @@
 """Drains that somebody ended: whoever gives a node back has judged what spoke against it, so the same lines drain it no more.
 
-Only a fault that is reported after that is new evidence. A node that Slurm itself put back into service was judged by nobody.
+Only a fault that is reported after that is new evidence, by lines that no user can write: anybody's would let a user lift the decision. A
+node that Slurm itself put back into service was judged by nobody.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def hold(repair: Repair, undone: UndoneDrains, until: datetime | None = None) ->
     was known then."""
     drains = undone.get((repair.cluster, repair.host), [])
     place = bisect_right(drains, until, key=lambda one: one.at) if until is not None else len(drains)
-    if not place or repair.last is None or repair.last > drains[place - 1].at or not is_drain(repair):
+    if not place or not is_drain(repair):
+        return
+    if repair.newest_fault is not None and repair.newest_fault > drains[place - 1].at:
         return
     repair.held = drains[place - 1].sentence()
     repair.action += f" The node was {repair.held} to drain it again."

@@ -74,6 +74,8 @@ def _users_word(gathered: Gathered, data: bytes, origin: Origin) -> Parsed:
 #: What the gate printed of a reason: "  - GPU 1 is lost [NVRM: Xid ..., since 2026-11-21T16:00:00Z]"; the brackets hold the evidence.
 _REASON, _EVIDENCE = "  - ", " ["
 _SINCE = re.compile(r"\bsince (\d{4}-\d\d-\d\dT\d\d:\d\d)\S*Z\]$")
+#: An agent older than the hooks wrote evidence in round brackets, in which a reason itself may have some: nothing distinguishes them.
+_WITHHELD = "reason withheld (the agent is older than its hooks)"
 
 
 def _refusal(gathered: Gathered, env: dict[str, str], number: int, origin: Origin) -> None:
@@ -87,11 +89,10 @@ def _refusal(gathered: Gathered, env: dict[str, str], number: int, origin: Origi
         gathered.warn("a refusal of the gate that a user can have written: nothing of it is taken")
         return
     first, *reasons = env.get("FAULTLINE_GATE_ANSWER", "").splitlines() or [""]
-    reason, _, evidence = reasons[0].removeprefix(_REASON).partition(_EVIDENCE) if reasons else ("", "", "")
+    reason, since = _without_evidence(reasons[0].removeprefix(_REASON)) if reasons else ("", None)
     if not first.startswith("unfit ") or not reason:
         gathered.warn("no refusal of the gate: it does not say why the node is unfit")
         return
-    since = found[1] if (found := _SINCE.search(evidence)) else None
     host = origin.host or env.get("FAULTLINE_HOST") or env.get("SLURMD_NODENAME")
     more = f"; and {len(reasons) - 1} more" if len(reasons) > 1 else ""
     text = f"Faultline's gate refused job {number}: {first}: {reason}{f', since {since}Z' if since else ''}{more}"
@@ -100,6 +101,14 @@ def _refusal(gathered: Gathered, env: dict[str, str], number: int, origin: Origi
         Line(1, text.encode(), text), fields.epoch_text(env.get("FAULTLINE_TIME")), number, host, 1_000,
         StatedEvent("sys.gate_refused", entities, "error"),
     )  # fmt: skip
+
+
+def _without_evidence(reason: str) -> tuple[str, str | None]:
+    """What the gate found, and since when. A reason of an unknown form is not given: it may quote a line."""
+    text, bracket, evidence = reason.partition(_EVIDENCE)
+    if bracket and reason.endswith("]"):
+        return text, since[1] if (since := _SINCE.search(evidence)) else None
+    return (_WITHHELD if "(" in reason or "[" in reason else reason), None
 
 
 def _event(env: dict[str, str]) -> str:

@@ -34,7 +34,7 @@ def events_of_devices(kinds: Iterable[str], since: datetime, until: datetime) ->
         select(
             event.event_id, func.epoch_us(event.time).label("time"), resolution.label("resolution_us"), event.cluster, event.host, event.source,
             event.layer, event.event, event.severity, event.device, event.job_id, event.message, event.entities, count.label("count"),
-            event.incident_id, event.file, event.line,
+            event.incident_id, event.file, event.line, event.authority,
         )
         .where(one_of(event.event, kinds), event.time >= since, event.time < until)
         .order_by(event.cluster, event.time, event.event, event.host, event.device, event.event_id)

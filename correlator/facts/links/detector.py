@@ -136,7 +136,7 @@ def outages(world: World) -> list[Fact]:
     alias = Aliases(world)
     tracks: dict[tuple[str, str, str, str], list[Event]] = defaultdict(list)
     for event in world.kinds("nic.link_down", "nic.link_up", "switch.port_down", "switch.port_up", "fabric.sm_event"):
-        if event.entities.get("admin_down") or not (_is_down(event) or _is_up(event)):
+        if event.entities.get("admin_down") or not (is_down(event) or _is_up(event)):
             continue
         end = _end(world, event, alias)
         if end is not None:
@@ -189,7 +189,8 @@ SUBNET_MANAGER = "subnet manager"
 SWEEP_S = 15.0
 
 
-def _is_down(event: Event) -> bool:
+def is_down(event: Event) -> bool:
+    """Does a line of one of the kinds of ``outages`` say that a link went down?"""
     return event.kind.endswith("_down") or (event.kind == "fabric.sm_event" and event.entities.get("verb") == "Removed")
 
 
@@ -211,7 +212,7 @@ def _intervals(host: str, device: str | None, switch: str | None, port: str | No
         facts.append(LINK_OUTAGE.fact(first.time, end, first.sigma, host, device, None, attrs, tuple(lines)))
 
     for place, event in enumerate(events):
-        down = _is_down(event)
+        down = is_down(event)
         following = events[place + 1] if place + 1 < len(events) else None
         coming_up = following is not None and _is_up(following) and following.time - event.time <= COMING_UP_S
         if down and lines and coming_up:

@@ -13,6 +13,8 @@ import pytest
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
+from parsers.documents import read as parse_document
+from parsers.record import Origin
 from store import open_store
 from tests.line_parser import remembering
 
@@ -63,6 +65,27 @@ def test_the_verdict_names_the_check_and_the_node(tmp_path: Path) -> None:
     # The job's user sees this line: what the reasons quote, and the lesser ones, may be about other users' processes and jobs.
     assert "Xid 79" in line and line.endswith("; and 1 more") and "bobs_job" not in line and "77" not in line
     assert any("Faultline's gate refused job 1" in one["message"] for one in verdict["evidence"])
+
+
+WITHHELD = "reason withheld (the agent is older than its hooks)"
+
+
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("Xid 79 (the bus) (NVRM: Xid 79, pid=9, name=bobs_job, since 2026-11-21T14:01:07Z)", WITHHELD),
+        ("Xid 79 (the bus) (NVRM: name=bobs_job [x], since 2026-11-21T14:01:07Z)", WITHHELD),
+        ("Xid 79 (the bus) (NVRM: name=bobs_job [x], since...", WITHHELD),
+        ("rdma0 is down (seen by the agent)", WITHHELD),
+        ("Xid 79 (the bus) [NVRM: name=bobs_job [x] (y)]", "Xid 79 (the bus)"),
+        ("the service has not been reached for 3 h", "the service has not been reached for 3 h"),
+    ],
+)
+def test_an_agent_older_than_its_hooks_quotes_nothing_to_the_jobs_user(reason: str, shown: str) -> None:
+    """It wrote evidence in round brackets, as a reason itself may have: what is the quoted line cannot be distinguished."""
+    data = record(FAULTLINE_GATE_ANSWER=f"unfit gpu02 (answer of the service 71 s ago)\n  - {reason}")
+    (line,) = parse_document("hook_spool", data, Origin(host="gpu02")).rows("logs").to_dicts()
+    assert line["raw"].partition("s ago): ")[2] == shown and "bobs_job" not in str(line)
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def link(host: str, device: str, minutes: float, lasts_s: float | None = None, s
     ends = [("_down", minutes), *([] if lasts_s is None else [("_up", minutes + lasts_s / 60)])]
     return [
         {"event_id": f"{host}{device}{when}", "time": at(when), "resolution_us": 1000, "cluster": "c", "host": host, "event": side + end,
-         "device": device, "severity": "warning", "message": "", "entities": "{}", "count": 1, "incident_id": None, **more}
+         "device": device, "severity": "warning", "message": "", "entities": "{}", "count": 1, "incident_id": None, "authority": "kernel", **more}
         for end, when in ends
     ]  # fmt: skip
 

@@ -81,6 +81,48 @@ def test_what_somebody_judged_is_not_advised_again_without_a_new_fault(store: Do
 
 
 @pytest.mark.parametrize(
+    ("later", "is_held"),
+    [
+        ([], True),
+        ([*link("n8", "rdma0", 45, authority="local")], True),
+        ([*link("n8", "rdma0", 45, authority="job"), *link("n8", "rdma0", 46, authority="network")], True),
+        ([{**link("n8", "rdma0", 45, authority="local")[0], "event": "nic.module_event"}], True),
+        ([*link("n8", "rdma0", 45, side="nic.link")], False),
+        ([*link("leaf1", "Ethernet8", 45, side="switch.port", authority="device")], False),
+        ([{**link("n8", "rdma0", 45)[0], "event": "nic.module_event"}], False),
+        # A user's line soon before does not make the kernel's a repetition of what was judged.
+        ([*link("n8", "rdma0", 44.9, authority="local"), *link("n8", "rdma0", 45)], False),
+    ],
+)  # fmt: skip
+def test_only_lines_that_no_user_can_write_are_new_evidence(later: list[dict[str, Any]], is_held: bool) -> None:
+    """n8 was given back at minute 43 while its link was down."""
+    events = [
+        *link("n8", "rdma0", 40),
+        *later,
+        *link("n19", "rdma0", 90, 1.0),
+        slurmctld("n8", 43.2, "update_node: node n8 state set to IDLE"),
+    ]
+    for number, event in enumerate(events):
+        event["event_id"] = str(number)
+    back = {**drained("n8", 43.2, ""), "state": "idle", "reason": None}
+    states = [{"cluster": "c", "host": "n8", "time": at(-600), "state": "idle", "source": "poll"}, drained("n8", 41, "bad cable", actor="dora(1207)"), back]  # fmt: skip
+    with open_store(None) as made:
+        frames = {"events": pl.DataFrame(events, infer_schema_length=None), "node_states": pl.DataFrame(states)}
+        replace_model(made, frames)
+        cable = {
+            "cluster": "c",
+            "host": "n8",
+            "device": "rdma0",
+            "switch": "leaf1",
+            "switch_port": "Ethernet8",
+            "plane": "0",
+        }
+        made.append({"links": frame("links", [cable])})
+        (one,) = (one for one in repairs(made).repairs if one.host == "n8")
+    assert (bool(one.held), one.command is None) == (is_held, is_held)
+
+
+@pytest.mark.parametrize(
     ("rows", "expected"),
     [
         ([("drained", 0, 10, "update_node")], "resumed by somebody at 2026-03-01 00:10 UTC"),
@@ -99,11 +141,11 @@ def test_who_gave_a_node_back(rows: list[tuple[str, int, int | None, str | None]
         {"cluster": "c", "host": "n1", "state": state, "begin": at(begin), "end": None if end is None else at(end), "undone_by": by}
         for state, begin, end, by in rows
     ]  # fmt: skip
-    repair = Repair("link", "c", "n1", "rdma0", down=True, last=at(0))
+    repair = Repair("link", "c", "n1", "rdma0", down=True, newest_fault=at(0))
     advise(repair)
     hold(repair, undone_drains(ledger))
     assert repair.held == (f"{expected}; new evidence would be needed" if expected else "")
-    repair.last = at(50)
+    repair.newest_fault = at(50)
     repair.held = ""
     advise(repair)
     hold(repair, undone_drains(ledger))

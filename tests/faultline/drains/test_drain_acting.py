@@ -215,6 +215,11 @@ def test_a_drain_of_a_persons_that_somebody_ended_stands_against_the_same_lines(
     step = Record(site.store).steps(NOON + timedelta(hours=1))[-1]
     assert (step.step, step.guard, site.slurm.updates) == ("refused", "people", [])
     assert step.detail == "resumed by somebody at 2026-03-01 11:57 UTC; new evidence would be needed"
+    forged = [line("n1", event, "rdma0", -1, USER, None) for event in ("nic.link_down", "nic.module_event")]
+    site.faults({"n1": (KERNEL, SWITCH)}, *forged)
+    replace_model(site.store, {"node_states": states})
+    site.round(minutes=6)
+    assert (site.refused, site.slurm.updates) == ({"n1": "people"}, []), "anybody can write such lines"
     site.down("n1", since=-2)
     replace_model(site.store, {"node_states": states})
     site.round(minutes=6)
