@@ -8,10 +8,11 @@ the host lived; if its logs show it well, the programs at both ends are left.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from math import inf
 
+from correlator.facts.host_names import HostNames, host_names
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
 from correlator.facts.nodes.kinds import NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT
@@ -22,11 +23,9 @@ from correlator.model.attributes import HOSTS, WORDS
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Event, Fact
 from correlator.model.time_texts import clock
-from correlator.site.senders import configured_nodes
 from correlator.verdicts.kernel_words import Limits
 from correlator.verdicts.own_explanation import place_in_output
 from correlator.verdicts.verdict import Verdict, quoted
-from parsers.host_names import short_key
 
 #: What takes a machine, or the way to it, from programs elsewhere, and what that is called.
 _LOST = {
@@ -42,10 +41,6 @@ _FAILED = re.compile(
 )
 _REFUSED = re.compile(r"refused|errno 111\b", re.IGNORECASE)
 _NO_NAME = re.compile(r"name resolution|name or service not known|resolve host|eai_again", re.IGNORECASE)
-#: Names and addresses, without ports.
-_NAME = re.compile(r"(?<![\w./-])[A-Za-z0-9][\w-]*(?:\.[\w-]+)*")
-#: What sites add to a node's name for its interface on another network (gpu04-hsn, ib0-gpu04).
-_NETWORK = re.compile(r"[a-z]{1,8}\d{0,2}")
 #: Lines of users may be as long as they like, and name as many hosts.
 _MOST_TEXT, _MOST_LINES = 400, 20
 
@@ -85,8 +80,17 @@ class NamedHosts:
             return
         if verdict.end.kind != RUN_FAILED.name or verdict.left_open or not verdict.own:
             return
+        if verdict.category == "app.error" and _NO_NAME.search(verdict.own[0].message):
+            if name := self._names.misspelt_in(verdict.own[0].message):
+                verdict.reason += f"; {name}, which it names, is no node of slurm.conf"
+            return
         lines = failed_connections(verdict.end)
-        named = [(event, host) for event in lines for host in self._hosts_in(event) if host not in verdict.run.nodes]
+        named = [
+            (event, host)
+            for event in lines
+            for host in self._names.hosts_in(event.message)
+            if host not in verdict.run.nodes
+        ]
         for event, host in named:
             if (lost := self._lost(verdict, event, host)) is not None:
                 self._leave_open(verdict, event, host, lost)
@@ -117,17 +121,6 @@ class NamedHosts:
             "no program listened at that port"
         )
 
-    def _hosts_in(self, event: Event) -> list[str]:
-        """The hosts of the cluster that a line names, by name, address, or the name of another of their interfaces."""
-        found = (self._host_of(match[0]) for match in _NAME.finditer(event.message[:_MOST_TEXT]))
-        return list(dict.fromkeys(host for host in found if host))
-
-    def _host_of(self, text: str) -> str | None:
-        if (address := self._addresses.get(text)) is not None:
-            return address
-        name = short_key(text)
-        return next((self._names[key] for key in _spellings(name) if key in self._names), None)
-
     def _lost(self, verdict: Verdict, event: Event, host: str) -> Fact | None:
         """The first loss of a host within the time that explains an error, shown by others than users of the host."""
         run, end = verdict.run, verdict.end
@@ -150,15 +143,8 @@ class NamedHosts:
         return min(ends)
 
     @cached_property
-    def _names(self) -> dict[str, str]:
-        inventory = self._world.inventory
-        nodes = configured_nodes(inventory.settings) if inventory else set()
-        known = {*nodes, *self._world.site.hosts, *self._world.reporting_hosts, *self._world.runs_on}
-        return {short_key(host): host for host in sorted(known)}
-
-    @cached_property
-    def _addresses(self) -> Mapping[str, str]:
-        return self._world.believed.senders.nodes if self._world.believed else {}
+    def _names(self) -> HostNames:
+        return host_names(self._world)
 
     @cached_property
     def _losses(self) -> dict[str, list[Fact]]:
@@ -177,14 +163,3 @@ def _by_host(facts: Iterable[Fact]) -> dict[str, list[Fact]]:
         for host in {fact.host, *fact.attrs.get(HOSTS, ())} - {None}:
             found.setdefault(str(host), []).append(fact)
     return found
-
-
-def _spellings(name: str) -> Iterator[str]:
-    """A name, and what it is without a word for a network before or after it."""
-    yield name
-    first, _, rest = name.partition("-")
-    before, _, last = name.rpartition("-")
-    if before and _NETWORK.fullmatch(last):
-        yield before
-    if rest and _NETWORK.fullmatch(first):
-        yield rest
