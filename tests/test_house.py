@@ -67,6 +67,7 @@ SHARED_BY_DETECTORS = {
     "gpu_holders",
     "held_back",
     "standstills",
+    "host_names",
 }
 
 

@@ -18,6 +18,7 @@ from correlator.facts import (
     cooling,
     fabric_managers,
     gpus,
+    link_modules,
     memory_guards,
     munge,
     output_hardware,
@@ -44,7 +45,8 @@ from parsers import extensions
 
 #: In the order in which they build on each other.
 BUILT_IN = (
-    links, munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, fabric_managers, cooling, storage, output_hardware, jobs, environment, launches, silent_nodes, slow_runs,
+    links, link_modules,
+    munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, fabric_managers, cooling, storage, output_hardware, jobs, environment, launches, silent_nodes, slow_runs,
     storage_hangs, time_limits,
 )  # fmt: skip
 

@@ -124,8 +124,9 @@ class Wait:
     stuck: bool
 
 
-#: Output may go on for this long after a client's kernel first complained: other ranks, buffers (seconds).
-WRITES_ON_S = 60.0
+#: Output may go on for this long after a client's kernel first complained (seconds), and for this share of a short wait:
+#: other ranks, buffers.
+WRITES_ON_S, WRITES_ON_SHARE = 60.0, 0.25
 
 #: GPUs that stop within this of the first line about the storage waited for it: a client logs that line only after its
 #: own timeouts of minutes (seconds).
@@ -149,11 +150,53 @@ def wait_of(world: World, outage: Fact, run: Run) -> Wait | None:
     end = min(until, run.end)
     output = written(world, run)
     idle = idle_since(world, run)
-    silent = output.last is not None and output.last <= begin + WRITES_ON_S
+    silent = output.last is not None and output.last <= begin + _writes_on(begin, end)
     silent |= idle is not None and abs(idle - begin) <= WITH_STORAGE_S
     stuck = any(host in hang.attrs[STUCK] for host in waiting) or unkilled(world, run) is not None
     share = max(0.0, end - begin) / max(1.0, run.end - run.start)
     return Wait(begin, end, share, until if until < run.end else None, silent, stuck)
+
+
+#: What was written is read at most so much later, mostly (seconds).
+READ_S = 10.0
+#: Runs are compared that end within this of each other: a tick judges no earlier ones again (seconds).
+COMPARED_S = 600.0
+
+
+@dataclass(frozen=True)
+class Elsewhere:
+    """A run of the same user and name that did not wait and ended well, and how long it took (seconds)."""
+
+    run: Run
+    took: float
+
+
+def ended_elsewhere(world: World, run: Run, wait: Wait) -> Elsewhere | None:
+    """What shows that a run would have ended in time without its wait, and could not with it: all runs of the same user
+    and name on other nodes that ended well took less than it had, and more than its wait left to it. None if there are
+    none, if one of them shows something else, or if its output went on."""
+    user, name = run.row.get("user"), run.row.get("name")
+    if not user or not name or run.start is None or run.end is None:
+        return None
+    written_at = world.output_of(run)
+    late = wait.begin + _writes_on(wait.begin, wait.end)
+    if any(late < t <= run.end for t in written_at.stamps) or any(
+        late < t <= run.end - READ_S for t in written_at.read_by
+    ):
+        return None  # of each minute the last line is known, so that a short wait has few
+    had, found = run.end - run.start, []
+    for other in world.runs:
+        if (other.row.get("user"), other.row.get("name"), other.state) != (user, name, "COMPLETED"):
+            continue
+        if other.start is None or other.end is None or abs(other.end - run.end) > COMPARED_S:
+            continue
+        if set(other.nodes) & set(run.nodes) or len(other.nodes) != len(run.nodes):
+            continue
+        found.append(Elsewhere(other, other.end - other.start))
+    left = had - (wait.end - wait.begin)
+    if not found or not all(left < one.took <= had for one in found):
+        return None
+    return max(found, key=lambda one: (one.took, one.run.key))
 
 
 def unkilled(world: World, run: Run) -> Fact | None:
@@ -198,10 +241,14 @@ def hung_tasks(world: World, run: Run) -> list[Event]:
     return sorted(kept, key=lambda e: (e.time, e.id))[:COMPLAINTS]
 
 
+def _writes_on(begin: float, end: float) -> float:
+    return min(WRITES_ON_S, WRITES_ON_SHARE * (end - begin))
+
+
 def went_on(world: World, run: Run, wait: Wait) -> str | None:
     """What shows that a run did not stand still during a wait, for people; None if nothing does."""
     output, end = written(world, run), run.end or wait.end
-    if wrote := output.after(wait.begin + WRITES_ON_S, wait.end):
+    if wrote := output.after(wait.begin + _writes_on(wait.begin, wait.end), wait.end):
         return f"its output went on for {wrote - wait.begin:.0f} s while its storage did not answer"
     if wait.over is not None and (wrote := output.after(wait.over, end)):
         return f"the storage was back {end - wait.over:.0f} s before the time limit, and its output went on"

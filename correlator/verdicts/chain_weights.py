@@ -9,7 +9,7 @@ from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED
 from correlator.facts.nodes.kinds import MEMORY_ERROR, NODE_DOWN
 from correlator.facts.registry import cause_of, roots
 from correlator.model.attributes import UNRESUMED, WORDS
-from correlator.model.nouns import Edge, Fact
+from correlator.model.nouns import Edge, Event, Fact
 from correlator.verdicts import coverage
 from correlator.verdicts.own_explanation import peers_first, place_in_output
 
@@ -91,7 +91,7 @@ def with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
         ):
             factor = 1.0  # to a program, lost memory looks like a bus error
         elif words["own"]:
-            factor = OWN_WORDS_AGAINST
+            factor = ASSERTED_AGAINST if any(map(_asserted, words["own"])) else OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):
             factor = OTHER_WORDS_AGAINST
         if chain.root.kind == NODE_DOWN.name and not chain.root.attrs.get(UNRESUMED):
@@ -125,10 +125,17 @@ def _onset_of(fact: Fact) -> float:
 #: Likelihood ratio of a program's own error message (a shape that does not fit, a missing key) under an infrastructure
 #: cause.
 OWN_WORDS_AGAINST = 0.03
+#: The same for an assertion of the program's own code on the GPU: a GPU that breaks reports another error.
+ASSERTED_AGAINST = 0.003
 #: The same for output about another kind of hardware.
 OTHER_WORDS_AGAINST = 0.2
 #: A silent node has no stated reason: if the loss of another node of the run has a cause, that cause takes precedence.
 UNEXPLAINED = 0.5
+
+
+def _asserted(event: Event) -> bool:
+    """PyTorch's advice beside any error of CUDA speaks of device-side assertions as well."""
+    return "device-side assert triggered" in event.message.lower()
 
 
 def is_same_cause(one: Fact, other: Fact) -> bool:

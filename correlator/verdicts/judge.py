@@ -31,6 +31,7 @@ from correlator.verdicts.ended_alike import EndedAlike
 from correlator.verdicts.het_jobs import taken_along
 from correlator.verdicts.intended_ends import deliberate
 from correlator.verdicts.kernel_words import Claims, Denials, Limits
+from correlator.verdicts.named_hosts import NamedHosts
 from correlator.verdicts.own_explanation import Own, own_explanation
 from correlator.verdicts.still_runs import StoodStill
 from correlator.verdicts.verdict import Verdict, quoted
@@ -46,11 +47,13 @@ def judge(world: World, weigher: Weigher, *, raw: bool = False) -> list[Verdict]
     """The verdict on every run that did not end well; ``raw`` leaves the confidence uncalibrated."""
     ends = sorted((f for f in world.facts if f.kind.startswith("run.")), key=lambda f: (f.run or "", f.start))
     limits, denials, alike = Limits(world), Denials(world), EndedAlike(world)
+    named = NamedHosts(world, limits)
     verdicts = [_judge_one(world, weigher, limits, end) for end in ends]
     for verdict in verdicts:
         verdict.denied = denials.before(verdict.run, verdict.end)
         _leave_open(verdict)
         alike.leave_open(verdict)
+        named.weigh(verdict)
     if world.het_components:
         taken_along(world, verdicts)
     if not raw:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from correlator.edges.conditions.retries import RETRIED
+from correlator.edges.conditions.storage import MOST_OF_IT, SHORT_S
 from correlator.evidence.chains import Chain
 from correlator.facts.slow_runs import GPUS, SIGN, STALLED, STEPS
 from correlator.facts.standstills import silence, stopped_together, wrote_after
-from correlator.facts.storage_hangs import hung_tasks, unkilled
+from correlator.facts.storage import STORAGE_OUTAGE
+from correlator.facts.storage_hangs import hung_tasks, unkilled, wait_of, went_on
 from correlator.facts.world import World
 from correlator.model.attributes import LOST, WORDS
 from correlator.model.nouns import Event, Fact, Run
@@ -70,6 +72,8 @@ def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: l
         return StoodStill("app.timeout", SLOWED_SURE, why, [*hung[:3], *lines])
     if (stuck := _in_the_kernel(world, run, lines)) is not None:
         return stuck
+    if (beside := _beside_storage(world, run, lines)) is not None:
+        return beside
     if silent := _silent(world, run):
         return StoodStill("app.timeout", STALLED_SURE, silent, lines)
     if stalled is not None and stalled.attrs[SIGN] == GPUS:
@@ -95,6 +99,22 @@ def _in_the_kernel(world: World, run: Run, lines: list[Event]) -> StoodStill | N
             "whether that held the job up, nothing that was collected tells"
         )
         return MayHaveStood("app.timeout", STALLED_SURE, why, [*hung, *lines])
+    return None
+
+
+def _beside_storage(world: World, run: Run, lines: list[Event]) -> StoodStill | None:
+    """Storage that did not answer for most of a short run, and too shortly to be blamed for a time limit by itself."""
+    for outage in world.facts_of(STORAGE_OUTAGE.name):
+        if run.start is None or run.end is None or outage.start > run.end or (outage.end or run.end) < run.start:
+            continue
+        wait = wait_of(world, outage, run)
+        if wait is None or wait.share < MOST_OF_IT or wait.end - wait.begin < SHORT_S or went_on(world, run, wait):
+            continue
+        why = (
+            f"it reached its time limit, and {outage.device} did not answer its node for {wait.end - wait.begin:.0f} of its "
+            f"{run.end - run.start:.0f} s; whether it needed that storage, nothing that was collected tells"
+        )
+        return MayHaveStood("app.timeout", STALLED_SURE, why, [*outage.events[:2], *lines])
     return None
 
 

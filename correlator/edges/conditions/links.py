@@ -207,6 +207,15 @@ def still_down_at_onset(world: World, cause: Fact, effect: Fact) -> str | None:
     return None
 
 
+@CONDITIONS.named("unfit while it waited", "The port was unfit still when the program began its wait.")
+def unfit_while_waiting(world: World, cause: Fact, effect: Fact) -> str | None:
+    timeout: float | None = effect.attrs.get(TIMEOUT)
+    began = effect.start - (timeout or 0.0)
+    if cause.end is not None and cause.end + cause.sigma + min(effect.sigma, 10.0) < began:
+        return f"{name_of(cause)} was well again {began - cause.end:.1f} s before the program began to wait"
+    return None
+
+
 @CONDITIONS.named("down at effect", "The link was still down when the error came.")
 def down_at_effect(world: World, cause: Fact, effect: Fact) -> str | None:
     """Retries run out while the link is down; once it is back they succeed."""

@@ -10,7 +10,7 @@ import re
 from correlator.edges.conditions import links
 from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.links.kinds import SWITCH_OUTAGE
-from correlator.facts.storage_hangs import wait_of, went_on
+from correlator.facts.storage_hangs import ended_elsewhere, wait_of, went_on
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import TIMEOUT, UNENDED
 from correlator.model.nouns import Fact
@@ -59,6 +59,8 @@ def away_while_waiting(world: World, cause: Fact, effect: Fact) -> str | None:
 #: A wait that made a run miss its time limit takes this long, and this share of the run, at least; half of the run if
 #: the storage was back before the limit. Later than this before it (seconds), the run had time to go on.
 WAITED_S, SHARE, MOST_OF_IT, BACK_S = 60.0, 0.05, 0.5, 1800.0
+#: A shorter wait than ``WAITED_S`` counts from here on, if it took most of a short run and the same program ended elsewhere.
+SHORT_S = 30.0
 #: A limit that comes this soon after the storage is back left no time to go on (seconds).
 NO_TIME_S = 60.0
 
@@ -75,8 +77,10 @@ def stood_still(world: World, cause: Fact, effect: Fact) -> str | None:
         return "no node of the run waited for it, as far as their kernels tell"
     if wait.begin < run.start - 1.0:
         return f"it had not answered for {run.start - wait.begin:.0f} s when the run began"
-    if wait.end - wait.begin < WAITED_S or wait.share < SHARE:
-        return f"it was away for only {max(0.0, wait.end - wait.begin):.0f} of the run's {run.end - run.start:.0f} s"
+    waited = wait.end - wait.begin
+    most = waited >= SHORT_S and wait.share >= MOST_OF_IT and ended_elsewhere(world, run, wait) is not None
+    if (waited < WAITED_S and not most) or wait.share < SHARE:
+        return f"it was away for only {max(0.0, waited):.0f} of the run's {run.end - run.start:.0f} s"
     left = 0.0 if wait.over is None else run.end - wait.over
     if left > BACK_S or (left > NO_TIME_S and wait.share < MOST_OF_IT):
         return f"it was back {left:.0f} s before the time limit"

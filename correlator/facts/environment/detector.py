@@ -21,15 +21,17 @@ from correlator.facts.environment.ended import CONCLUSIVE, Ended, Failure, Numbe
 from correlator.facts.environment.kinds import (
     ENVIRONMENT_IN_OUTPUT,
     FABRIC,
+    NAMES,
     NODE_ENVIRONMENT,
     SYMPTOM,
     EnvironmentInOutput,
     NodeEnvironment,
 )
 from correlator.facts.environment.odds import VERY_FILE, Witness, odds_of, odds_of_one_thing
-from correlator.facts.environment.symptoms import signature_of
+from correlator.facts.environment.symptoms import Signature, signature_of
 from correlator.facts.fabric_managers import FABRIC_MANAGER
 from correlator.facts.gpu_holders import none_counted
+from correlator.facts.host_names import HostNames, host_names
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT, node_of_first
 from correlator.facts.world import World
@@ -78,10 +80,11 @@ _NOWHERE: Numbers = np.zeros(0, np.int64)
 
 def environments(world: World) -> list[Fact]:
     """``node.environment`` per node and half hour, ``environment.told`` per run."""
-    fresh = _failures(world.facts_of(RUN_FAILED.name), world.run)
+    names = cache(lambda: host_names(world))  # of few runs are names not found
+    fresh = _failures(world.facts_of(RUN_FAILED.name), world.run, names)
     if not fresh:
         return []
-    runs, failures = _with_past(world, fresh)
+    runs, failures = _with_past(world, fresh, names)
     ended = cache(lambda: Ended(runs, {f.run.key: f.signature.key for f in failures}))
     alike: defaultdict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in sorted(failures, key=lambda f: (f.end, f.run.key)):
@@ -96,7 +99,7 @@ def environments(world: World) -> list[Fact]:
         )
     reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
     facts = [fact for fact in facts if not _explained(world, fact)]
-    in_output = (_in_output(ended, alike[f.signature.key], f) for f in fresh if f.run.key not in reported)
+    in_output = (_in_output(ended, alike[f.signature.key], f, names) for f in fresh if f.run.key not in reported)
     return [*facts, *(fact for fact in in_output if fact is not None)]
 
 
@@ -104,16 +107,22 @@ def _of_nodes(world: World, ended: Callable[[], Ended], groups: Iterable[_Group]
     return [fact for group in groups if (fact := _of_node(world, ended, group)) is not None]
 
 
-def _failures(ends: Iterable[Fact], runs: Mapping[str, Run]) -> list[Failure]:
-    """The failed runs among ``runs`` that have a signature."""
+def _failures(ends: Iterable[Fact], runs: Mapping[str, Run], names: Callable[[], HostNames]) -> list[Failure]:
+    """The failed runs among ``runs`` that have a signature. A name that no host of the cluster has is its user's mistake."""
     found = []
     for end in ends:
         run = runs.get(end.run or "")
         if run is None or run.end is None or run.state not in CONCLUSIVE:
             continue
-        if (signature := signature_of(end)) is not None:
+        if (signature := signature_of(end)) is not None and not _misspelt(signature, names):
             found.append(Failure(run, signature, _where(run, end)))
     return found
+
+
+def _misspelt(signature: Signature, names: Callable[[], HostNames]) -> bool:
+    if signature.symptom.name != NAMES or signature.event is None:
+        return False
+    return names().misspelt_in(signature.event.message) is not None
 
 
 def _where(run: Run, end: Fact) -> str | None:
@@ -124,7 +133,9 @@ def _where(run: Run, end: Fact) -> str | None:
     return node_of_first(run, tasks)
 
 
-def _with_past(world: World, fresh: Sequence[Failure]) -> tuple[list[Run], list[Failure]]:
+def _with_past(
+    world: World, fresh: Sequence[Failure], names: Callable[[], HostNames]
+) -> tuple[list[Run], list[Failure]]:
     """All runs and failures of the day before the first failure, including those before the window of a tick."""
     first = min(f.end for f in fresh)
     past_runs, past_ends = world.past(first - DAY_S - NEAR_S - 2 * SLOT_S)
@@ -143,7 +154,7 @@ def _with_past(world: World, fresh: Sequence[Failure]) -> tuple[list[Run], list[
         end.run: run for end in past_ends if end.run is not None and (run := further.get(end.run)) is not None
         and ((run.end or 0.0) >= near or run.row.get("user") in users or not hosts.isdisjoint(run.nodes))
     }  # fmt: skip
-    return [*world.runs, *further.values()], [*fresh, *_failures(past_ends, asked)]
+    return [*world.runs, *further.values()], [*fresh, *_failures(past_ends, asked, names)]
 
 
 @dataclass(frozen=True)
@@ -361,7 +372,9 @@ def _explained(world: World, fact: Fact) -> bool:
     return any(0.0 <= fact.start - f.start <= MANAGER_S for f in managers)
 
 
-def _in_output(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure) -> Fact | None:
+def _in_output(
+    ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure, names: Callable[[], HostNames]
+) -> Fact | None:
     """What a run's own output reports about its node, or about all nodes; None if it may as well be its own mistake."""
     signature = failure.signature
     symptom = signature.symptom
@@ -371,10 +384,11 @@ def _in_output(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Fa
     hosts, users = {f.host for f in near if f.host}, {f.user for f in near}
     place = str(failure.host)
     if (symptom.shared or symptom.strong) and len(hosts) > 1 and len(users) > 1:
-        place = "several nodes"
+        place = ""
         counts = f"the same error on {len(hosts)} nodes for {len(users)} users"
     elif failure.host is not None and failure.user and (symptom.strong or symptom.of_node):
-        counts = _of_one(ended(), failure)
+        exists = symptom.name == NAMES and bool(names().hosts_in(signature.event.message))
+        counts = _of_one(ended(), failure, strong=symptom.strong or exists)
     else:
         return None
     if not counts:
@@ -389,15 +403,15 @@ def _in_output(ended: Callable[[], Ended], alike: Sequence[Failure], failure: Fa
     )
 
 
-def _of_one(ended: Ended, failure: Failure) -> str:
-    """What the jobs of one user show; empty if it is not worth a doubt."""
+def _of_one(ended: Ended, failure: Failure, *, strong: bool) -> str:
+    """What the jobs of one user show; empty if it is not worth a doubt. ``strong``: hardly ever a mistake."""
     symptom, key, host = failure.signature.symptom, failure.signature.key, str(failure.host)
     mine = ended.of(failure.user, failure.end - DAY_S, failure.end + AHEAD_S)
     away = ended.elsewhere(mine, {host})
     here = np.setdiff1d(mine, away, assume_unique=True)
     failed, failed_away = ended.alike(here, key), ended.alike(away, key)
     only_here = symptom.of_node and TWICE <= failed == len(here) and len(away) >= OFTEN
-    if failed_away or not (symptom.strong or only_here):
+    if failed_away or not (strong or only_here):
         return ""
     text = f"{failed} of {len(here)} jobs of its user on {host} failed so"
     return f"{text}, {failed_away} of {len(away)} elsewhere" if len(away) else text

@@ -42,6 +42,8 @@ FAULT: Attr[str] = attr("fault")
 COUNTS: Attr[str] = attr("counts")
 #: The symptom of GPUs that wait for their fabric manager.
 FABRIC = "fabric"
+#: The symptom of names that are not found.
+NAMES = "names"
 
 _BROKEN = Cause(
     "node.environment", "infra.node", "{fault}: {counts}", "something that programs need is broken on its node",

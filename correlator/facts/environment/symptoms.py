@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from correlator.facts.environment.kinds import FABRIC
+from correlator.facts.environment.kinds import FABRIC, NAMES
 from correlator.facts.jobs.kinds import ENVIRONMENT_ERROR
 from correlator.facts.jobs.output import words_of
 from correlator.facts.output_hardware import file_system
@@ -46,6 +46,8 @@ class Symptom:
     gpus: bool = False
     unlisted: bool = False
     surest: float = 0.75
+    #: ``fault`` of several nodes, if it must be another.
+    plural: str = ""
 
 
 class Signature(NamedTuple):
@@ -70,13 +72,16 @@ class Signature(NamedTuple):
         """The part of the node that fails; a program's own words name none."""
         return self.symptom.name if self.symptom is _SAME or not self.thing else self.thing
 
-    def fault(self, host: str) -> str:
-        return self.symptom.fault.format(host=host, thing=self.thing or "a file system")
+    def fault(self, host: str = "") -> str:
+        """What it means for a node; without one, for several."""
+        several = self.symptom.plural or self.symptom.fault
+        text = self.symptom.fault if host else several
+        return text.format(host=host or "several nodes", thing=self.thing or "a file system")
 
 
 _USERS = Symptom(
     "users", 0.0005, "{host} does not know its users", "the user database (sssd, nslcd, nsswitch.conf)",
-    strong=True, of_node=True, surest=0.9,
+    strong=True, of_node=True, surest=0.9, plural="{host} do not know their users",
 )  # fmt: skip
 _DRIVER = Symptom(
     "driver", 0.0005, "the GPU driver's library and kernel module of {host} do not fit", "the GPU driver (a reboot after its update)",
@@ -120,8 +125,8 @@ _FORK = Symptom(
     of_node=True,
 )  # fmt: skip
 _NAMES = Symptom(
-    "names", 0.005, "{host} resolves no names", "the resolver (resolv.conf, nscd, systemd-resolved)", of_node=True,
-    shared=True, surest=0.85,
+    NAMES, 0.005, "{host} resolves no names", "the resolver (resolv.conf, nscd, systemd-resolved)", of_node=True,
+    shared=True, surest=0.85, plural="{host} resolve no names",
 )  # fmt: skip
 _CLOCK = Symptom("clock", 0.001, "the clock of {host} is wrong", "the clock (chronyd)", of_node=True, surest=0.85)
 _LIBRARY = Symptom(

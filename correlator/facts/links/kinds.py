@@ -100,7 +100,7 @@ def _behind(fact: Fact) -> str:
 
 
 #: What of a node's software can have to do with a link.
-_SOFTWARE = ("nic_", "kernel", "image")
+SOFTWARE = ("nic_", "kernel", "image")
 
 LINK_OUTAGE = Kind(
     "link.outage", "link", "A NIC or the switch port at its other end was without carrier.", LinkOutage,
@@ -115,7 +115,7 @@ LINK_OUTAGE = Kind(
         "nic.link_down", "infra.network", "{device} of {host} lost its link{for_time}", "a node lost its network",
         (("Drain {host} when it is idle and check cable, transceiver and switch port of {device}.",
           "scontrol update nodename={host} state=drain reason='link {device} down'"),),
-        repeated="nic.link_flap", software=_SOFTWARE, unharmed="benign", trivial=_no_cable, words="peers", family="link",
+        repeated="nic.link_flap", software=SOFTWARE, unharmed="benign", trivial=_no_cable, words="peers", family="link",
         disproof="The link's own counters or the far end showing it up during the wait, or another node of the run failing first.",
         instead=Instead(
             once=(("Check cable, transceiver and switch port of {device} of {host} in the next window.", None),),
@@ -165,7 +165,7 @@ LINK_ERRORS = Kind(
     cause=Cause(
         "nic.link_errors", "infra.network", "{device} of {host} kept its link and corrupted data", "a bad link slowed it",
         (("Take {device} of {host} out of the fabric; clean or replace cable and transceiver, then watch its error counters.", None),),
-        short="{device} of {host} corrupts data", unharmed="benign", family="link", software=_SOFTWARE,
+        short="{device} of {host} corrupts data", unharmed="benign", family="link", software=SOFTWARE,
         disproof="Error counters of the port standing still while the steps stay slow, or steps slow before the first error.",
     ),
 )  # fmt: skip

@@ -5,7 +5,19 @@ from __future__ import annotations
 
 import pytest
 
-from tests.correlator.field import ECC, FELL_OFF, UNKNOWN, InOneStore, Situation, down, ended, heard, wrong
+from tests.correlator.field import (
+    ANY,
+    ECC,
+    FELL_OFF,
+    UNKNOWN,
+    InOneStore,
+    Situation,
+    concluded,
+    down,
+    ended,
+    heard,
+    wrong,
+)
 
 ONE = (
     ended(nodes="gpu01", user="alice", gpus=1),
@@ -44,3 +56,30 @@ FOUND = InOneStore(SITUATIONS)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
 def test_a_situation(situation: Situation) -> None:
     assert wrong(situation, *FOUND[situation.name]) == []
+
+
+LOST_GPU = f"-3s gpu01 kernel: {FELL_OFF}"
+ASSERTED = heard(
+    "its own assertion on a GPU, and another's GPU fell off the bus",
+    [LOST_GPU, "-1s {0} stderr: RuntimeError: CUDA error: device-side assert triggered"],
+    ONE,
+    (("app.error", None, None), *REST),
+)
+ADVISED = heard(
+    "an error of CUDA with PyTorch's advice about assertions, and its GPU fell off the bus",
+    [
+        LOST_GPU,
+        "-1s {0} stderr: RuntimeError: CUDA error: unspecified launch failure",
+        "-1s {0} stderr: RuntimeError: Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
+    ],
+    ONE[:2],
+    ((ANY, ANY, ANY), None),
+)
+
+
+def test_an_assertion_of_the_programs_own_is_surer_than_other_words_beside_a_lost_gpu() -> None:
+    found = concluded([ASSERTED, ADVISED])
+    assert wrong(ASSERTED, *found[ASSERTED.name]) == []
+    assert found[ASSERTED.name][1][0]["confidence"] > 0.8
+    advised = found[ADVISED.name][1][0]
+    assert advised["category"] != "app.error" or advised["confidence"] < 0.9

@@ -1,0 +1,92 @@
+"""Programs that find no address for a name: the node's resolver, what all nodes share, or a name that no host has."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from correlator.evidence.weigh import Weigher
+from correlator.facts.host_names import HostNames
+from correlator.site.site import Inventory
+from correlator.verdicts.judge import judge
+from correlator.verdicts.verdict import Verdict
+from tests.correlator.making import event, run, world
+from tests.correlator.situations import EDGES
+
+CONFIGURED = Inventory([{"name": "NodeName:gpu[01-20]", "value": "CPUs=8", "scope": ""}], [], [])
+FAILED = "[Errno -3] Temporary failure in name resolution"
+
+
+def judged(*failed: tuple[str, str, str], well: tuple[tuple[str, str], ...] = (), **more: Any) -> list[Verdict]:
+    """Verdicts on jobs that failed in the same seconds: user, node and the name that each did not find; and others
+    (user, node) that ended well meanwhile."""
+    hosts = [node for _, node, _ in failed] + [node for _, node in well]
+    lines = [event("kernel.mce", t, host, "EDAC MC: Ver: 3.0.0") for host in sorted(set(hosts)) for t in (-800, 800)]
+    runs = []
+    for number, (user, node, name) in enumerate(failed, 1):
+        message = f"ConnectionError: no features from {name}:24567 at step 0: {FAILED}"
+        lines.append(event("job.exit_error", 99, None, message, source="job_stderr", job_id=number))
+        runs.append(run(number, [node], 0, 100 + number / 10, user=user, name="train", exit_code=1))
+    for number, (user, node) in enumerate(well, 100):
+        runs.append(run(number, [node], 0, 110, "COMPLETED", user=user, name="train"))
+    where = world(lines, runs, **{"inventory": CONFIGURED, **more})
+    return judge(where, Weigher(where, EDGES))
+
+
+def test_a_name_that_no_node_has_is_a_mistake_and_no_doubt_about_another_users_node() -> None:
+    right, wrong = judged(("ada", "gpu03", "gpu01-hsn"), ("eve", "gpu02", "gpu1-hsn"), well=(("ada", "gpu02"),))
+    assert (right.category, wrong.category) == ("unknown", "app.error")
+    assert "gpu03 resolves no names (1 of 1 jobs of its user on gpu03 failed so, 0 of 1 elsewhere)" in right.reason
+    assert wrong.reason.endswith("gpu1-hsn, which it names, is no node of slurm.conf")
+
+
+def test_names_that_exist_fail_on_several_nodes_for_what_they_share() -> None:
+    for name in ("gpu01-hsn", "data.example.org"):
+        verdicts = judged(("ada", "gpu03", name), ("eve", "gpu02", "gpu04"))
+        assert [v.category for v in verdicts] == ["unknown", "unknown"]
+        assert "several nodes resolve no names (the same error on 2 nodes for 2 users)" in verdicts[0].reason
+
+
+def test_two_users_names_on_one_node_are_its_resolvers() -> None:
+    users = ("ada", "ben", "eve")
+    well = tuple((user, node) for user in users for node in ("gpu05", "gpu06", "gpu07"))
+    verdicts = judged(*((user, "gpu03", "gpu01-hsn") for user in users), well=well)
+    assert {(v.category, v.root and v.root.host) for v in verdicts} == {("infra.node", "gpu03")}
+    mistaken = judged(*((user, "gpu03", "gpu1-hsn") for user in users), well=well)
+    assert {(v.category, v.root and v.root.host) for v in mistaken} == {("app.error", None)}
+
+
+def test_one_users_name_is_no_nodes_fault_if_it_fails_elsewhere_too() -> None:
+    verdicts = judged(("ada", "gpu03", "gpu01-hns"), ("ada", "gpu02", "gpu01-hns"))
+    assert {v.category for v in verdicts} == {"app.error"}
+
+
+def test_without_the_nodes_of_slurm_conf_no_name_is_called_a_mistake() -> None:
+    verdicts = judged(("ada", "gpu03", "gpu1-hsn"), ("eve", "gpu02", "gpu04"), inventory=None)
+    assert {v.category for v in verdicts} == {"unknown"}
+
+
+NAMES = HostNames(["gpu01", "gpu02", "r1n05"], ["ctl", "nas1", "login-a"], {"10.0.0.1": "gpu01"})
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts", "misspelt"),
+    [
+        ("no answer from gpu01:80", ["gpu01"], None),
+        ("no answer from GPU01.our.site", ["gpu01"], None),
+        ("no answer from gpu02-ib0 and hsn-gpu01", ["gpu02", "gpu01"], None),
+        ("no answer from 10.0.0.1:80", ["gpu01"], None),
+        ("no answer from login-a", ["login-a"], None),
+        ("http://nas1/x on /srv/gpu01/y", ["nas1"], None),
+        ("no answer from gpu1", [], "gpu1"),
+        ("no answer from gpu001-hsn:80", [], "gpu001-hsn"),
+        ("no answer from r1n06", [], "r1n06"),
+        ("no answer from gpu03.example.org", [], None),
+        ("no answer from nas2", [], None),
+        ("rank0 at step1 on eth0 found no licence-server", [], None),
+        ("gpu1 asked gpu01", ["gpu01"], None),
+    ],
+)
+def test_what_a_line_names(text: str, hosts: list[str], misspelt: str | None) -> None:
+    assert (NAMES.hosts_in(text), NAMES.misspelt_in(text)) == (hosts, misspelt)

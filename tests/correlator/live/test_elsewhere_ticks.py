@@ -1,0 +1,35 @@
+"""Verdicts that rest on what happened on other nodes (a lost host that output names, the same program elsewhere), while
+lines come in: the last tick says what a full pass says, and no final verdict changes."""
+
+from __future__ import annotations
+
+import pytest
+
+from correlator.engine import correlate, result
+from store import open_store
+from tests.correlator.facts import test_link_modules, test_short_waits
+from tests.correlator.field import Situation, tables_of
+from tests.correlator.replay import replay
+from tests.correlator.verdicts import test_named_hosts
+
+SITUATIONS = [
+    *(s for s in test_named_hosts.SITUATIONS if "lost while" in s.name or "refused by a host" in s.name),
+    *(s for s in test_short_waits.SITUATIONS if "elsewhere in time" in s.name or "one of two" in s.name),
+    *(s for s in test_link_modules.SITUATIONS if "two users" in s.name or "unplugged" in s.name),
+]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.name)
+def test_ticks_say_at_last_what_a_full_pass_says(situation: Situation) -> None:
+    rows = tables_of([situation])
+    with open_store(None) as store:
+        store.add(rows)
+        correlate(store)
+        whole = result(store)["verdicts"]
+    assert whole
+    found = replay(rows, late_s=240.0, step_s=60.0, beyond_s=3000.0)
+    assert found.changed == [] and found.opened == []
+    for job, verdict in whole.items():
+        shown = found.verdicts[job]
+        assert (shown["category"], shown["summary"]) == (verdict["category"], verdict["summary"])
+        assert shown["confidence"] == pytest.approx(verdict["confidence"])
