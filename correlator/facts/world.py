@@ -86,7 +86,7 @@ class World:
     outputs: Outputs = lambda jobs: {}
     new_limits: NewLimits = lambda jobs, since, until: {}
     work: Work = lambda runs: {}
-    software: Software = lambda hosts, moment: {}
+    software: Software = lambda hosts, peers, moment: ()
     kernel_clocks: kernel_lines.Clocks = kernel_lines.unasked
     line_copies: kernel_copies.Copies | None = None
     silences: Answers | None = None

@@ -3,7 +3,8 @@
 Often no log of the node reports it. If jobs of several users fail alike on one node, and their jobs elsewhere do not,
 the node's environment is the cause, with the odds of ``odds.py``. What one user's jobs alone show is only a doubt: they
 may have made a mistake, and they write their own output. What jobs of several users show on several nodes alike is no
-node's fault, unless these run something else than the nodes where jobs of the same users and names go on and end well.
+node's fault, unless programs hardly ever cause it, and these run something else than the nodes of their partition where jobs of the same
+users and names go on and end well.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from correlator.facts.environment.differences import differences, sentence
-from correlator.facts.environment.ended import CONCLUSIVE, Ended, Failure, Numbers
+from correlator.facts.environment.ended import CONCLUSIVE, Ended, Failure, Numbers, partition_of
 from correlator.facts.environment.kinds import (
     ENVIRONMENT_IN_OUTPUT,
     FABRIC,
@@ -70,7 +71,7 @@ MANAGER_S = 1800.0
 TWICE, OFTEN = 2, 3
 
 #: The highest confidence for nodes that share a difference: what else they share is not known. And how much of the doubt a
-#: difference takes from one node's.
+#: difference takes from one node's, up to the symptom's highest confidence.
 TOGETHER_SUREST, SUPPORT = 0.75, 0.2
 
 #: So many users must have failed with an error of which only the text is known, and each must have been well elsewhere.
@@ -170,6 +171,17 @@ class _Group:
         return {str(failure.host) for failure in self.failures}
 
     @property
+    def partitions(self) -> set[str]:
+        return {partition_of(failure.run) for failure in self.failures}
+
+    @property
+    def may_be_of_several(self) -> bool:
+        """Can what several nodes share be why? What users built (libraries, modules, commands, paths, errors of their own), how much they
+        need (memory, disk) and of what (GPUs, devices) fits some kinds of nodes and not others, and in two partitions are two kinds. Then
+        that nodes differ shows nothing."""
+        return self.first.signature.symptom.strong and len(self.partitions) == 1 and "" not in self.partitions
+
+    @property
     def named(self) -> str:
         return fold(sorted(self.hosts))
 
@@ -215,7 +227,9 @@ def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | 
     """The node's environment as the cause of these failures; None if the odds are against it."""
     first, last = group.first, group.last
     hosts, signature, symptom = group.hosts, first.signature, first.signature.symptom
-    if len(group.users) < (UNLISTED_USERS if symptom.unlisted else 2):
+    if len(group.users) < (UNLISTED_USERS if symptom.unlisted else 2) or (
+        len(hosts) > 1 and not group.may_be_of_several
+    ):
         return None
     ended, key = asked(), first.signature.key
     if symptom.gpus and world.gpus_are_counted(first.end) and not any(none_counted(f.run) for f in group.failures):
@@ -229,6 +243,9 @@ def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | 
     here = here[so | later]
     if len(alike) < NEARLY_ALL * len(here):
         return None
+    if len(hosts) > 1:
+        (partition,) = group.partitions
+        ended = ended.well_in(partition)
     away = {user: _away(ended, user, hosts, onset, last.end) for user in sorted(ended.users_of(here))}
     near = ended.elsewhere(ended.all(onset - NEAR_S, last.end + AHEAD_S), hosts)
     if not len(near) and not any(len(places) for places in away.values()):
@@ -254,8 +271,8 @@ def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | 
         f"{len(alike)} of {len(here)} jobs of {len(group.users)} users on {group.named} failed with the same "
         f"{'error' if signature.event else 'exit code'} {_within(ended.ends[alike[-1]] - onset)}; {_others(ended, theirs, near, key)}"
     )
-    well = np.unique(np.concatenate([theirs[ended.well[theirs]], near[ended.well[near]]]))
-    peers = {node for place in well for node in ended.runs[place].nodes}
+    well = (ended.runs[place] for place in np.union1d(theirs, near) if ended.well[place])
+    peers = {node for run in well if partition_of(run) in group.partitions - {""} for node in run.nodes}
     differ = differences(world, hosts, peers, first.end)
     if len(hosts) > 1 and not (differ and _well_meanwhile(ended, group, away, onset)):
         return None  # what jobs show on several nodes alike is no fault of these
@@ -266,9 +283,9 @@ def _stated(group: _Group, sure: float, counts: str, differs: str) -> Fact:
     """The fact. ``differs``: what these nodes run otherwise than those where jobs are well."""
     first, last, symptom = group.first, group.last, group.first.signature.symptom
     several = len(group.hosts) > 1
-    sure = min(sure, TOGETHER_SUREST if several else symptom.surest)
     if differs and not several:
         sure += SUPPORT * (1.0 - sure)
+    sure = min(sure, TOGETHER_SUREST if several else symptom.surest)
     attrs: NodeEnvironment = {
         "symptom": symptom.name, "fault": first.signature.fault(group.named), "look": symptom.look,
         "counts": f"{counts}; {differs}" if differs else counts, "runs": sorted(f.run.key for f in group.failures), "sure": round(sure, 4),

@@ -5,17 +5,17 @@ A difference alone shows nothing: it supports what became of the jobs there and 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from correlator.facts.world import World
+from correlator.gather.software import Held
 from correlator.model.software_names import called
 from parsers.hostlist import fold
 
 #: So many nodes without a difference must be known: with fewer, any two nodes differ in something.
 LEAST_PEERS = 3
-#: No more nodes are asked about.
-MOST_PEERS = 64
 #: No more differences are named; an image differs in all that it holds.
 MOST_NAMED = 2
 #: These say most of what programs meet.
@@ -24,7 +24,7 @@ _FIRST = ("nvidia_driver", "kernel", "nic_firmware", "image")
 
 @dataclass(frozen=True)
 class Difference:
-    """A ``version`` that all of some nodes have and none of their ``peers``, which have ``others``."""
+    """A ``version`` that all of some nodes have and none of their ``peers``, which have ``others``, the most frequent first."""
 
     name: str
     version: str
@@ -34,17 +34,18 @@ class Difference:
 
 def differences(world: World, hosts: Collection[str], peers: Collection[str], moment: float) -> list[Difference]:
     """What all ``hosts`` have and none of ``peers`` had at a moment (epoch seconds), as far as agents report it. Asks the store."""
-    asked = sorted(set(peers) - set(hosts))[:MOST_PEERS]
-    if not hosts or len(asked) < LEAST_PEERS:
+    others = set(peers) - set(hosts)
+    if not hosts or len(others) < LEAST_PEERS:
         return []
-    versions = world.software([*sorted(hosts), *asked], moment)
+    by_name: defaultdict[str, list[Held]] = defaultdict(list)
+    for held in world.software(sorted(hosts), sorted(others), moment):
+        by_name[held.name].append(held)
     found = []
-    for name in sorted({name for host in hosts for name in versions.get(host, ())}):
-        own = {versions.get(host, {}).get(name) for host in hosts}
-        theirs = [known for host in asked if (known := versions.get(host, {}).get(name))]
-        version = next(iter(own))
-        if len(own) == 1 and version and len(theirs) >= LEAST_PEERS and version not in theirs:
-            found.append(Difference(name, version, tuple(sorted(set(theirs))), len(theirs)))
+    for name, versions in by_name.items():
+        own = [one.version for one in versions if one.hosts == len(hosts) and not one.peers]
+        theirs = [one.version for one in sorted(versions, key=lambda one: (-one.peers, one.version)) if one.peers]
+        if own and theirs and versions[0].known >= LEAST_PEERS:
+            found.append(Difference(name, ", ".join(sorted(own)), tuple(theirs), versions[0].known))
     return sorted(found, key=lambda one: (_FIRST.index(one.name) if one.name in _FIRST else len(_FIRST), one.name))
 
 

@@ -41,6 +41,11 @@ class Failure:
         return str(self.run.row.get("user") or "")
 
 
+def partition_of(run: Run) -> str:
+    """The partition that a run was in; empty if it is not known."""
+    return str(run.row.get("partition") or "")
+
+
 class Ended:
     """All runs that ended COMPLETED or FAILED, in order of their end.
 
@@ -75,6 +80,14 @@ class Ended:
         """The same without the runs that had no GPU by accounting, which must count those of runs."""
         found = copy(self)
         found._counted = np.array([not none_counted(r) for r in self.runs], np.bool_)
+        return found
+
+    def well_in(self, partition: str) -> Self:
+        """The same without the runs that ended well in other partitions: nodes there may differ in anything. What failed there counts."""
+        found = copy(self)
+        found._counted = self._counted & (
+            ~self.well | np.array([partition_of(r) == partition for r in self.runs], np.bool_)
+        )
         return found
 
     def on(self, hosts: Collection[str], low: float, high: float) -> Numbers:

@@ -181,8 +181,7 @@ def _with_legs(world: World, fact: Fact) -> Fact:
     return fact.having(LEGS, sorted(legs - {fact.device}))
 
 
-#: The subnet manager removes a port it can no longer reach, and discovers it anew: the far end of every InfiniBand
-#: link.
+#: The subnet manager removes a port that it no longer reaches, and discovers it anew: the far end of every InfiniBand link.
 SUBNET_MANAGER = "subnet manager"
 
 #: It notices at its next sweep or trap (opensm -s: every 10 s).

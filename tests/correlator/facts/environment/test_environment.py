@@ -52,6 +52,7 @@ class Job:
     end: float = 0.0
     lasted: float = 10.0
     name: str = "train"
+    partition: str = "gpu"
 
 
 def situation(*jobs: Job) -> World:
@@ -60,7 +61,7 @@ def situation(*jobs: Job) -> World:
         failed = job.error is not None
         runs.append(run(
             number, [job.node], job.end - job.lasted, job.end, "FAILED" if failed else "COMPLETED", user=job.user,
-            name=job.name, exit_code=int(failed),
+            name=job.name, exit_code=int(failed), partition=job.partition,
         ))  # fmt: skip
         if job.error:
             kind = "job.exit_error" if "Error: " in job.error else "job.environment_error"

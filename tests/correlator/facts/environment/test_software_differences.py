@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,14 +12,20 @@ import pytest
 
 from correlator.engine import conclude_cluster, load_edges
 from correlator.facts.world import World
+from correlator.gather import software as gathered
+from correlator.gather.software import Held
 from parsers.record import frame
 from store import open_store
 from tests.correlator.facts.environment.test_environment import (
+    FULL,
     MISMATCH,
     NO_DEVICE,
+    NO_MEMORY,
     NO_PATH,
     OWN_KEY,
+    SAME_FILE,
     STALE,
+    TIMED_OUT,
     UNLISTED,
     Job,
     situation,
@@ -28,6 +34,7 @@ from tests.correlator.facts.environment.test_environment import (
 from tests.correlator.making import facts, world
 from tests.correlator.situations import said
 
+START = datetime(2026, 3, 1, 12)
 OLD, NEW = "550.54.14", "550.90.07"
 ALL = [f"n{n}" for n in range(1, 9)]
 
@@ -38,9 +45,16 @@ def with_software(
     """The same world, concluded with an inventory in which some nodes have another driver."""
     asked: list[Sequence[str]] = []
 
-    def software(hosts: Sequence[str], moment: float) -> Mapping[str, Mapping[str, str]]:
-        asked.append(hosts)
-        return {host: {name: OLD if host in odd else NEW, "kernel": "5.15"} for host in hosts if host in known}
+    def software(hosts: Sequence[str], peers: Sequence[str], moment: float) -> Sequence[Held]:
+        asked.append(peers)
+        theirs = [host for host in peers if host in known]
+        rows = []
+        for version in (OLD, NEW):
+            own = sum(host in known and (host in odd) == (version == OLD) for host in hosts)
+            rows.append(
+                Held(name, version, own, sum((host in odd) == (version == OLD) for host in theirs), len(theirs))
+            )
+        return [*rows, Held("kernel", "5.15", sum(host in known for host in hosts), len(theirs), len(theirs))]
 
     found = world(where.events, where.runs, software=software)
     found.asked_about = asked  # type: ignore[attr-defined]
@@ -53,9 +67,10 @@ def well(*users: str, nodes: Sequence[str] = ("n1", "n2", "n4", "n5"), **more: A
     return [Job(user, node, **given) for user in users for node in nodes]
 
 
-ON_ONE = (Job("alice", "n3", MISMATCH), Job("bob", "n3", MISMATCH, 2.0), *well("alice", "bob"))
+NO_GPU = "RuntimeError: No CUDA GPUs are available"
+ON_ONE = (Job("alice", "n3", NO_GPU), Job("bob", "n3", NO_GPU, 2.0), *well("alice", "bob"))
 #: They fail alike on three nodes, and go on elsewhere.
-ON_THREE = tuple(Job(user, node, NO_DEVICE, float(n)) for n, (user, node) in enumerate((("alice", "n6"), ("bob", "n7"), ("carol", "n8"), ("bob", "n6"))))  # fmt: skip
+ON_THREE = tuple(Job(user, node, MISMATCH, float(n)) for n, (user, node) in enumerate((("alice", "n6"), ("bob", "n7"), ("carol", "n8"), ("bob", "n6"))))  # fmt: skip
 SHARED = (*ON_THREE, *well("alice", "bob", "carol"))
 
 
@@ -66,6 +81,13 @@ def test_a_difference_of_the_node_is_said_and_makes_it_surer() -> None:
     assert fact.attrs["counts"] == f"{bare.attrs['counts']}; {fact.attrs['differs']}"
     assert said(verdict(found)) == ("infra.node", "node.environment", "n3")
     assert bare.attrs["sure"] < fact.attrs["sure"] < bare.attrs["sure"] + 0.1
+
+
+def test_a_difference_makes_nothing_surer_than_its_symptom_allows() -> None:
+    jobs = tuple(replace(job, error=MISMATCH) for job in ON_ONE[:2])
+    more = tuple(Job(user, "n3", MISMATCH, 4.0) for user in ("carol", "dave"))
+    (fact,) = facts(with_software(situation(*jobs, *more, *well("alice", "bob")), ["n3"]), "node.environment")
+    assert fact.attrs["sure"] == 0.9 and fact.attrs["differs"]
 
 
 @pytest.mark.parametrize(
@@ -98,12 +120,19 @@ DECOYS = {
     "a node without failures has it, and its jobs are well": ((*SHARED, *well("bob", nodes=["n1"])), ["n1", "n6", "n7", "n8"]),
     "one of the nodes lacks it": (SHARED, ["n6", "n7"]),
     "nobody is well elsewhere": (ON_THREE, ["n6", "n7", "n8"]),
-    "one user only": ((*(Job("alice", n, NO_DEVICE) for n in ("n6", "n7", "n8")), *well("alice")), ["n6", "n7", "n8"]),
+    "one user only": ((*(Job("alice", n, MISMATCH) for n in ("n6", "n7", "n8")), *well("alice")), ["n6", "n7", "n8"]),
     "their jobs elsewhere are others": ((*ON_THREE, *well(*OTHERS, name="other")), ["n6", "n7", "n8"]),
     "their jobs elsewhere were over before": ((*ON_THREE, *well(*OTHERS, end=-600.0)), ["n6", "n7", "n8"]),
     "they mended it, and tried again elsewhere": ((*ON_THREE, *well(*OTHERS, end=300.0, lasted=200.0)), ["n6", "n7", "n8"]),
-    "they fail elsewhere as well": ((*SHARED, *(Job(u, n, NO_DEVICE, 5.0) for u, n in zip(OTHERS, ("n1", "n2", "n4"), strict=True))), ["n6", "n7", "n8"]),
+    "they fail elsewhere as well": ((*SHARED, *(Job(u, n, MISMATCH, 5.0) for u, n in zip(OTHERS, ("n1", "n2", "n4"), strict=True))), ["n6", "n7", "n8"]),
     "most jobs there are well": ((*SHARED, *well(*OTHERS, nodes=["n6", "n7", "n8"])), ["n6", "n7", "n8"]),
+    # Another partition has other nodes, and its jobs are well there: nothing of the nodes that fail.
+    "they are well in another partition": ((*ON_THREE, *well(*OTHERS, partition="old")), ["n6", "n7", "n8"]),
+    "only others are well in theirs": ((*ON_THREE, *well(*OTHERS, nodes=["m1", "m2"], partition="old"), *well("dave", "erin")), ["n6", "n7", "n8"]),
+    "nodes of two partitions": ((*(replace(job, partition="old") if job.node == "n6" else job for job in ON_THREE), *well(*OTHERS)), ["n6", "n7", "n8"]),
+    "no partition is known": (tuple(replace(job, partition="") for job in SHARED), ["n6", "n7", "n8"]),
+    "they fail in another partition as well": ((*SHARED, *(Job(u, n, MISMATCH, 5.0, partition="old") for u, n in zip(OTHERS, ("m1", "m2", "m4"), strict=True))), ["n6", "n7", "n8"]),
+    "their jobs there are well in another partition": ((*SHARED, *well(*OTHERS, nodes=["n6", "n7", "n8"], partition="old")), ["n6", "n7", "n8"]),
     "mistakes of their own": ((*(replace(job, error=OWN_KEY) for job in ON_THREE[:2]), *well(*OTHERS)), ["n6", "n7"]),
 }  # fmt: skip
 
@@ -118,21 +147,72 @@ def test_a_difference_without_a_failure_is_not_even_asked_for() -> None:
     assert facts(found, "node.environment") == [] and found.asked_about == []  # type: ignore[attr-defined]
 
 
-def test_paths_and_unlisted_errors_need_what_they_needed() -> None:
-    """A symptom that is mostly a program's own, or known by its text only, is not made probable by a difference."""
-    for error in (NO_PATH, UNLISTED):
-        jobs = (*(replace(job, error=error) for job in ON_THREE[:2]), *well("alice", "bob"))
-        assert facts(with_software(situation(*jobs), ["n6", "n7"]), "node.environment") == []
+#: What depends on what a user built, typed, or needs: it fits some kinds of nodes, and not others.
+BUILT = [
+    NO_PATH, UNLISTED, NO_DEVICE, NO_GPU, NO_MEMORY, FULL, "./solver: /lib64/libc.so.6: version `GLIBC_2.34' not found (required by ./solver)",
+    "ModuleNotFoundError: No module named 'flash_attn'", "bash: line 3: nvcc: command not found", SAME_FILE, TIMED_OUT,
+    "./a.out: error while loading shared libraries: libmpi.so.40: cannot open shared object file: No such file or directory",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", BUILT)
+def test_what_users_built_or_need_blames_no_nodes_that_share_a_difference(error: str) -> None:
+    jobs = (*(replace(job, error=error) for job in ON_THREE), *well(*OTHERS))
+    for name in ("os", "nvidia_driver"):
+        found = with_software(situation(*jobs), ["n6", "n7", "n8"], name=name)
+        assert facts(found, "node.environment") == [] and verdict(found).category != "infra.node"
+
+
+def test_all_peers_of_the_partition_are_compared_and_no_others() -> None:
+    """However many there are, and whatever their names: the one that has the same version may be the last of them."""
+    many = [f"a{n:03}" for n in range(200)]
+    peers = tuple(Job("dave", host, end=30.0, lasted=40.0) for host in [*many, "z1"])
+    known = [*ALL, *many, "z1"]
+    (fact,) = facts(with_software(situation(*ON_ONE, *peers), ["n3", "z1"], known=known), "node.environment")
+    assert "differs" not in fact.attrs
+    assert (
+        facts(with_software(situation(*SHARED, *peers), ["n6", "n7", "n8", "z1"], known=known), "node.environment")
+        == []
+    )
+    strangers = tuple(replace(job, partition="old") for job in peers)
+    (fact,) = facts(with_software(situation(*ON_ONE, *strangers), ["n3"], known=known), "node.environment")
+    assert fact.attrs["differs"] == f"n3 runs NVIDIA driver {OLD}, its 4 peers {NEW}"
+
+
+def sample(host: str, version: str, hours: float, **more: str) -> dict[str, Any]:
+    """A sample of an agent so long before ``START``."""
+    labels = json.dumps({"name": "nvidia_driver", "version": version, **more})
+    return {"cluster": "c", "host": host, "metric": "node_software_info", "value": 1.0, "labels": labels, "time": START - timedelta(hours=hours)}  # fmt: skip
+
+
+def test_the_store_answers_with_few_rows_about_many_peers(monkeypatch: pytest.MonkeyPatch) -> None:
+    many = [f"a{n:03}" for n in range(300)]
+    metrics = [sample(host, NEW, 0.5) for host in many] + [
+        sample("a299", OLD, 2.0),
+        sample("a007", NEW, 0.5, name="bios"),
+    ]
+    metrics += [
+        sample("n3", OLD, 0.5),
+        *(sample("n3", f"28.{n}", 0.5, name="nic_firmware", device=f"mlx5_{n}") for n in (1, 2)),
+    ]
+    metrics += [sample(host, "28.1", 0.5, name="nic_firmware", device="mlx5_0") for host in many[:10]]
+    metrics += [sample("z9", OLD, 0.5), {**sample("a001", OLD, 0.1), "cluster": "other"}]
+    with open_store(None) as store:
+        store.append({"metrics": frame("metrics", metrics)})
+        moment = START.replace(tzinfo=UTC).timestamp()
+        assert gathered.versions(store, "c", is_measured=True)(["n3"], many, moment) == [
+            Held("nic_firmware", "28.1", 1, 10, 10), Held("nic_firmware", "28.2", 1, 0, 10),
+            Held("nvidia_driver", OLD, 1, 0, 300), Held("nvidia_driver", NEW, 0, 300, 300),
+        ]  # fmt: skip
+        monkeypatch.setattr(gathered, "MOST_VERSIONS", 3)
+        assert gathered.versions(store, "c", is_measured=True)(["n3"], many, moment) == (), (
+            "what is cut off may be the same"
+        )
 
 
 def test_from_the_samples_of_the_agents() -> None:
     """Through the store: the agents' hourly samples, with a newer and an older version of the same node."""
-    start = datetime(2026, 3, 1, 12, tzinfo=UTC).replace(tzinfo=None)
-
-    def sample(host: str, version: str, hours: float) -> dict[str, Any]:
-        labels = json.dumps({"name": "nvidia_driver", "version": version})
-        return {"cluster": "c", "host": host, "metric": "node_software_info", "value": 1.0, "labels": labels, "time": start - timedelta(hours=hours)}  # fmt: skip
-
+    start = START
     metrics = [sample(f"n{n}", NEW, hours) for n in (1, 2, 4, 5) for hours in (0.5, 1.5)]
     metrics += [sample("n3", NEW, 2.5), sample("n3", OLD, 0.5), sample("n1", OLD, -4.0)]
     jobs, logs = [], []
@@ -140,7 +220,7 @@ def test_from_the_samples_of_the_agents() -> None:
         end = start + timedelta(seconds=job.end)
         failed = job.error is not None
         jobs.append({
-            "cluster": "c", "job_id": number, "db_index": number, "user": job.user, "name": job.name, "nodes": [job.node], "node_list": job.node, "source": "sacct",
+            "cluster": "c", "job_id": number, "db_index": number, "user": job.user, "partition": job.partition, "name": job.name, "nodes": [job.node], "node_list": job.node, "source": "sacct",
             "state": "FAILED" if failed else "COMPLETED", "exit_code": int(failed), "start": end - timedelta(seconds=job.lasted), "end": end,
         })  # fmt: skip
         if failed:
