@@ -17,7 +17,7 @@ from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed, is_of_interest
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes, nodes_with_slices
 from correlator.gather.of_timeouts import NewLimits, Outputs, Work
-from correlator.gather.outlived import OUTLIVED, outlived
+from correlator.gather.outlived import outlived
 from correlator.gather.presence import MARGIN_S, WhoWasThere, user_of
 from correlator.gather.silences import Answers
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
@@ -123,8 +123,8 @@ class World:
         #: Questions about other runs: if later rows change an answer, a tick judges again.
         self.looks: list[CountedBefore | WhoWasThere] = []
         if denied := outlived(self.by_kind, self.runs_on, self.runs_of_job, hosts_of):
-            self.refuted += [(event, OUTLIVED, why) for event, why in denied]
-            self._without([event for event, _ in denied], by_source)
+            self.refuted += denied
+            self._without([event for event, *_ in denied], by_source)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words, by_source)
         self._index_events()
