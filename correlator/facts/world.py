@@ -192,8 +192,9 @@ class World:
             self.doubted = {name: how for name, how in self.doubted.items() if name not in believed}
             doubtful = [e for e in doubtful if e.id not in believed]
         open_to_users = [e for e in doubtful if e.host and self.doubted[e.id] not in uncounted.NEVER]
-        if any(e.time - MARGIN_S < self.runs_since for e in open_to_users):
-            hosts, earliest = {e.host for e in open_to_users if e.host}, min(e.time for e in open_to_users)
+        earliest = min((min(e.time, e.written_at) for e in open_to_users), default=float("inf"))
+        if earliest - MARGIN_S < self.runs_since:
+            hosts = {e.host for e in open_to_users if e.host}
             near = [r for r in self.earlier_runs if r.end is None or r.end + MARGIN_S >= earliest]  # few of very many
             for run in near:
                 for host in hosts.intersection(run.nodes):
