@@ -36,6 +36,9 @@ from parsers.documents.fields import number
 from parsers.formats.base import SLURM
 from parsers.writers import NO_USERS
 
+#: So many lines of a host that launches too early must come late by as much.
+LATE_LINES = 2
+
 #: A prolog runs between allocation and launch; longer delays are no evidence.
 LAUNCH_S = 20.0
 
@@ -248,12 +251,17 @@ def _odd_in_a_row(host_signs: Sequence[Sign]) -> Iterable[list[Sign]]:
 
 def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[HostSign]:
     """Drops signs of a host whose lines arrive as they are written: its clock is correct, however late it launches, and if
-    it launches too early, the controller's is not."""
+    it launches too early, the controller's is not.
+
+    Anybody can send a line in a host's name, with the right time in it. So a host that launches too early keeps its sign
+    if lines of its come late by the same amount.
+    """
     late: dict[str, list[float]] = defaultdict(list)
     for host, sign in signs:
         if sign.seconds:
             late[host].append(sign.time)
     live: dict[str, int] = defaultdict(int)
+    lags: dict[str, list[float]] = defaultdict(list)
     for event in events:
         times = late.get(event.host or "")
         if (
@@ -262,8 +270,17 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
             and not is_dated_by_anybody(event)
             and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S
         ):
-            live[event.host or ""] += abs(event.received - event.time) < NOTICEABLE_S
-    return [(host, sign) for host, sign in signs if not sign.seconds or live[host] < LIVE_LINES]
+            lag = event.received - event.time
+            live[event.host or ""] += abs(lag) < NOTICEABLE_S
+            if lag >= NOTICEABLE_S:
+                lags[event.host or ""].append(lag)
+    return [
+        (host, sign)
+        for host, sign in signs
+        if not sign.seconds
+        or live[host] < LIVE_LINES
+        or sum(abs(lag + sign.seconds) <= AGREE_S for lag in lags[host]) >= LATE_LINES
+    ]
 
 
 def _steps(

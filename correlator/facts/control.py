@@ -45,6 +45,12 @@ class NodeDrain(TypedDict):
     maintenance: bool
 
 
+class ControllerRestart(TypedDict, total=False):
+    """``took_over``: it is a backup's takeover, which had run before: nobody was answered meanwhile, and nothing restarted."""
+
+    took_over: bool
+
+
 USER_CANCEL = Kind("user.cancel", "slurmctld", "Somebody cancelled a job or sent it a signal.", AskedEnd)
 SCHED_PREEMPT = Kind("sched.preempt", "slurmctld", "Slurm preempted a job.", AskedEnd)
 TIME_LIMIT = Kind("time.limit", "slurmctld", "Slurm ended a job at a time limit.", AskedEnd)
@@ -106,13 +112,21 @@ NODE_DRAIN = Kind(
 #: The first line of a log is often the daemon's start: no restart.
 _BEGIN_S = 5.0
 
+_TAKEOVER = Cause(
+    "slurm.controller_restart", "infra.scheduler", "the backup controller {host} took over", "the backup controller took over",
+    unharmed="benign", root=False,
+)  # fmt: skip
+
 CONTROLLER_RESTART = Kind(
-    "controller.restart", "slurmctld", "slurmctld restarted.", NoAttrs,
+    "controller.restart", "slurmctld", "slurmctld restarted, or a backup took over.", ControllerRestart,
     brief="slurmctld restarted", trace=Trace("slurmctld restart", "slurmctld did not restart", anywhere=True),
     cause=Cause(
         "slurm.controller_restart", "infra.scheduler", "slurmctld restarted", "the controller restarted",
-        unharmed="benign", root=False, trivial=lambda world, fact: fact.start - world.first < _BEGIN_S,
+        unharmed="benign", root=False,
+        # The controller that was lost makes the incident, when it is back.
+        trivial=lambda world, fact: fact.start - world.first < _BEGIN_S or bool(fact.attrs.get(TOOK_OVER)),
     ),
+    variant=lambda fact: _TAKEOVER if fact.attrs.get(TOOK_OVER) else None,
 )  # fmt: skip
 
 KILL_FAILURE = Kind("kill.failure", "slurmd", "Processes of a job could not be killed.", NoAttrs)
@@ -120,6 +134,7 @@ KILL_FAILURE = Kind("kill.failure", "slurmd", "Processes of a job could not be k
 #: Attributes that are read in this file only.
 CONTROLLERS: Attr[bool] = attr("controllers")
 UNFIT: Attr[str] = attr("unfit")
+TOOK_OVER: Attr[bool] = attr("took_over")
 
 _MAINTENANCE = re.compile(
     r"\b(maint|maintenance|reservation|planned|scheduled|firmware|upgrade|reboot asap)\b", re.IGNORECASE
@@ -322,14 +337,38 @@ def reboot_orders(world: World) -> dict[str, list[float]]:
     return found
 
 
+#: What slurmctld logs when it takes over as a backup, when it serves, and when it stands by
+#: (slurm src/slurmctld/backup.c, controller.c).
+_TAKES_OVER, _SERVES, _STANDS_BY = "taking over", "Running as primary controller", "running in background mode"
+#: A start is logged in several lines; reading the state takes longer (seconds).
+_SAME_RESTART_S, _READS_STATE_S = 10.0, 120.0
+
+
 def controller_restarts(world: World) -> list[Fact]:
+    """``controller.restart``: slurmctld's own lines about its start, and a backup's about its takeover.
+
+    A backup that stands by again has not restarted, unless it says that it started.
+    """
+    starts = [e for e in world.kinds("slurm.daemon_start") if e.source == "slurmctld"]
     facts = []
-    for event in world.kinds("slurm.daemon_start"):
-        if event.source == "slurmctld":
-            facts.append(
-                CONTROLLER_RESTART.fact(event.time, event.time, event.sigma, event.host, attrs={}, events=(event,))
-            )
-    return merge_near(facts, 10.0)
+    for event in starts:
+        near = [e for e in starts if e.host == event.host and abs(e.time - event.time) <= _SAME_RESTART_S]
+        if all(_STANDS_BY in e.message for e in near):
+            continue
+        before = [e for e in starts if e.host == event.host and 0.0 <= event.time - e.time <= _READS_STATE_S]
+        took_over = _TAKES_OVER in event.message or (
+            _SERVES in event.message
+            and _TAKES_OVER in max((e for e in before if e is not event), key=_moment, default=event).message
+        )
+        attrs: ControllerRestart = {"took_over": True} if took_over else {}
+        facts.append(
+            CONTROLLER_RESTART.fact(event.time, event.time, event.sigma, event.host, attrs=attrs, events=(event,))
+        )
+    return merge_near(facts, _SAME_RESTART_S)
+
+
+def _moment(event: Event) -> float:
+    return event.time
 
 
 def kill_failures(world: World) -> list[Fact]:

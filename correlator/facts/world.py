@@ -17,7 +17,7 @@ from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed, is_of_interest
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes, nodes_with_slices
 from correlator.gather.of_timeouts import NewLimits, Outputs, Work
-from correlator.gather.outlived import OUTLIVED, outlived
+from correlator.gather.outlived import outlived
 from correlator.gather.presence import MARGIN_S, WhoWasThere, user_of
 from correlator.gather.silences import Answers
 from correlator.gather.software import Software
@@ -124,8 +124,8 @@ class World:
         #: Questions about other runs: if later rows change an answer, a tick judges again.
         self.looks: list[CountedBefore | WhoWasThere] = []
         if denied := outlived(self.by_kind, self.runs_on, self.runs_of_job, hosts_of):
-            self.refuted += [(event, OUTLIVED, why) for event, why in denied]
-            self._without([event for event, _ in denied], by_source)
+            self.refuted += denied
+            self._without([event for event, *_ in denied], by_source)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words, by_source)
         self._index_events()
@@ -193,8 +193,9 @@ class World:
             self.doubted = {name: how for name, how in self.doubted.items() if name not in believed}
             doubtful = [e for e in doubtful if e.id not in believed]
         open_to_users = [e for e in doubtful if e.host and self.doubted[e.id] not in uncounted.NEVER]
-        if any(e.time - MARGIN_S < self.runs_since for e in open_to_users):
-            hosts, earliest = {e.host for e in open_to_users if e.host}, min(e.time for e in open_to_users)
+        earliest = min((min(e.time, e.written_at) for e in open_to_users), default=float("inf"))
+        if earliest - MARGIN_S < self.runs_since:
+            hosts = {e.host for e in open_to_users if e.host}
             near = [r for r in self.earlier_runs if r.end is None or r.end + MARGIN_S >= earliest]  # few of very many
             for run in near:
                 for host in hosts.intersection(run.nodes):

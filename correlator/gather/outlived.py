@@ -7,12 +7,18 @@ failed node was not if it ended by itself later. Accounting and slurmctld's own 
 neither a wrong zone nor a wrong clock can move the end behind the line.
 
 Nothing is denied if a run of the node was lost at that time. Ends long after the line are not looked for: a tick looks 900 s back.
+
+slurmd and slurmstepd write what a user chose, too. ``fatal`` is slurmd's last word: if slurmd then launches a job that ended by
+itself, and no start is between, it went on. slurmd's own file and accounting have to agree on that job: the steps of other jobs
+outlive slurmd, and write into its file what their users chose. A second slurmd that may not run beside the first ends so, too;
+its line is true.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 from correlator.gather.confirmed import FOLLOWS_S
 from correlator.model.nouns import Event, Run
@@ -20,6 +26,8 @@ from parsers.job_states import MAY_RUN_AGAIN, OWN_CODE
 
 #: What speaks against such events.
 OUTLIVED = "outlived"
+#: What speaks against slurmd's last words, and against those of a second slurmd.
+WROTE_ON, SECOND = "wrote on", "second"
 #: How runs end by themselves, which slurmctld ended with their node.
 _BY_THEMSELVES = OWN_CODE
 _DOWN, _KILLED, _SILENT, _ENDED = "slurm.node_down", "slurm.job_node_fail", "slurm.node_not_responding", "slurm.job_end"
@@ -31,10 +39,58 @@ _LATER_S, _SAME_END_S = 2.5, 2.0
 #: A run that was lost with the node ends within this; slurmctld tells of no answer this long before it.
 _LOST_WITHIN_S, _SILENT_BEFORE_S = 60.0, 60.0
 
+_FATAL, _LAUNCH, _START = "slurm.daemon_fatal", "slurm.step_start", "slurm.daemon_start"
+#: slurmd logs a launch within this of what accounting calls the start (seconds).
+_LAUNCHED_S = 5.0
+#: Why a second slurmd ends (slurm src/slurmd/slurmd/slurmd.c, src/common/daemonize.c).
+_OF_A_SECOND = re.compile(r"\bbind|in use|already running|pid ?file", re.IGNORECASE)
+
 Hosts = Callable[[Event], Sequence[str]]
 
 
 def outlived(
+    by_kind: Mapping[str, Sequence[Event]],
+    runs_on: Mapping[str, Sequence[Run]],
+    of_job: Mapping[int, Sequence[Run]],
+    hosts_of: Hosts,
+) -> list[tuple[Event, str, str]]:
+    """What Slurm's own files say of lost nodes and of slurmd's end and is not true, with how it is known and why."""
+    lost = _outlived_losses(by_kind, runs_on, of_job, hosts_of)
+    return [*((event, OUTLIVED, why) for event, why in lost), *_wrote_on(by_kind, of_job)]
+
+
+def _wrote_on(
+    by_kind: Mapping[str, Sequence[Event]], of_job: Mapping[int, Sequence[Run]]
+) -> Iterable[tuple[Event, str, str]]:
+    fatals = [e for e in by_kind.get(_FATAL, ()) if e.source == "slurmd" and e.own and e.host]
+    if not fatals:
+        return
+    hosts = {e.host for e in fatals}
+    launches = [e for e in by_kind.get(_LAUNCH, ()) if e.host in hosts and e.source == "slurmd" and e.own]
+    starts = [e for e in by_kind.get(_START, ()) if e.host in hosts and e.source != "slurmctld"]
+    for event in fatals:
+        again = min((e.time for e in starts if e.host == event.host and e.time >= event.time), default=inf)
+        until = min(again, event.time + FOLLOWS_S)
+        later = (e for e in launches if e.host == event.host and event.time + _LATER_S < e.time < until)
+        if job := next((e.job_id for e in later if _began(event, e, of_job)), None):
+            how = SECOND if _OF_A_SECOND.search(event.message) else WROTE_ON
+            yield event, how, f"this slurmd launched job {job} later, without a start between"
+
+
+def _began(fatal: Event, launch: Event, of_job: Mapping[int, Sequence[Run]]) -> bool:
+    """Does accounting know of the launch, after what is called slurmd's end, and of the job's own end?"""
+    return any(
+        run.state in _BY_THEMSELVES
+        and run.start is not None
+        and run.nodes == (fatal.host,)
+        and _is_accounted(run)
+        and run.start > fatal.time + _LATER_S
+        and abs(run.start - launch.time) <= _LAUNCHED_S
+        for run in of_job.get(launch.job_id or 0, ())
+    )
+
+
+def _outlived_losses(
     by_kind: Mapping[str, Sequence[Event]],
     runs_on: Mapping[str, Sequence[Run]],
     of_job: Mapping[int, Sequence[Run]],

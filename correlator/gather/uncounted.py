@@ -31,6 +31,8 @@ LOG_HOST_WHY = "{host} keeps lines of other hosts in the same file, and anybody 
 #: For such a line, of which it is seldom asked.
 OPEN = "open"
 HOSTLESS_WHY = "the file does not show who wrote it, and it names no host"
+#: A clock is not further off: munge rejects such a host, and zones are at least half an hour apart (seconds).
+OFF_AT_MOST_S = 400.0
 #: What speaks against lines that do not count, whoever was on their host.
 NEVER = frozenset({REFUTED, SENT})
 #: What speaks against a line of a file only because users can write to the file.
@@ -85,7 +87,7 @@ def reasons(
             found[event.id] = SENT_WHY
         elif event.host is None:
             found[event.id] = HOSTLESS_WHY
-        elif (hosts.is_used(event.host, event.time) or hosts.is_remote(event)) and not (
+        elif (any(hosts.is_used(event.host, t) for t in _moments(event)) or hosts.is_remote(event)) and not (
             event.host in confirmed.hosts and _is_confirmed(event, hosts)
         ):
             found[event.id] = OPEN
@@ -97,14 +99,25 @@ def _is_confirmed(event: Event, hosts: Hosts) -> bool:
         return True
     if not hosts.confirmed.followed(event) or hosts.is_remote(event):
         return False
-    return len(hosts.users_at(event.host or "", event.time)) == 1
+    return len(_users_at(event, hosts)) == 1
+
+
+def _moments(event: Event) -> tuple[float, ...]:
+    """When a line may have been written: a user's line in the name of a host may carry the right time, though that host's
+    clock is off, and others' lines were moved by that."""
+    moved = abs(event.written_at - event.time)
+    return (event.time, event.written_at) if 0.0 < moved <= OFF_AT_MOST_S else (event.time,)
+
+
+def _users_at(event: Event, hosts: Hosts) -> frozenset[str]:
+    return frozenset().union(*(hosts.users_at(event.host or "", t) for t in _moments(event)))
 
 
 def explained(event: Event, reason: str, hosts: Hosts) -> Uncounted:
     """The reason for people, of an event of a host."""
     if reason != OPEN or event.host is None:
         return Uncounted(reason)
-    there = hosts.users_at(event.host, event.time)
+    there = _users_at(event, hosts)
     users = there | {SOMEBODY} if hosts.is_remote(event) else there
     if not there:
         why = LOG_HOST_WHY if is_log_hosts_own(event) else REMOTE_WHY
@@ -116,5 +129,5 @@ def explained(event: Event, reason: str, hosts: Hosts) -> Uncounted:
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:
     """Which users were there when these events were written: if later rows change that, an event counts or no longer
     does, which changes conclusions from ``REPORTED_WITHIN_S`` before it on."""
-    moments = sorted([(event.time, event.host) for event in open_to_users if event.host])
+    moments = sorted([(t, event.host) for event in open_to_users if event.host for t in _moments(event)])
     return WhoWasThere.of([moment for moment, _ in groupby(moments)], REPORTED_WITHIN_S)

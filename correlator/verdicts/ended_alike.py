@@ -4,6 +4,10 @@ own, but what they share (a file, storage, a library) explains all of them, and 
 That two ended by one signal, accounting shows. What they printed counts only beside that of two other users: no user alone
 must change the verdict on another's run. Programs that began together may end together by one and the same mistake, as in
 a course; only SIGBUS is hardly ever one: what a program had mapped was gone.
+
+On one node, programs of three users that had run for a while and in one moment find files of one folder of the root (/tmp,
+/scratch) gone, broken or closed to them share more than a mistake, whatever the files are: somebody emptied it, or its disk
+failed. Two users are not enough there either: one of them can die whenever the other does.
 """
 
 from __future__ import annotations
@@ -38,6 +42,14 @@ _FAULTS = frozenset(
 )
 #: What differs from run to run in the same error.
 _NUMBERS = re.compile(r"\b0x[0-9a-f]+\b|\d+", re.IGNORECASE)
+#: A file that is gone, broken, or closed to the program, and the folder of the root that it is in.
+_FILE = re.compile(
+    r"(?:No such file or directory|Input/output error|Stale file handle|Permission denied|Read-only file system|Transport endpoint is not "
+    r"connected)\b.*?(?P<after>/[\w.-]+)/|(?P<before>/[\w.-]+)/[^\s'\"`:]*['\"`]?: (?:No such file or directory|Input/output error|Stale "
+    r"file handle|Permission denied|Read-only file system|Transport endpoint is not connected)\b"
+)
+#: A program that fails sooner may never have had the file (seconds).
+_HAD_IT_S = 10.0
 #: Slurm's own words about the end of a task tell of no error.
 _OF_SLURM = re.compile(r"^(?:srun|slurmstepd[\w.-]*): ")
 #: Of longer lines the beginning counts: users write them.
@@ -62,6 +74,15 @@ class _Deaths(NamedTuple):
     starts: Moments
 
 
+class _Files(NamedTuple):
+    """Errors of files below one folder of the root."""
+
+    folder: str
+
+
+_How = int | str | _Files | None
+
+
 class EndedAlike:
     """Finds them in one world."""
 
@@ -73,22 +94,27 @@ class EndedAlike:
         if verdict.category != "app.error" or verdict.chain is not None or verdict.unstarted or verdict.run.end is None:
             return
         number = _signal_of(verdict.run)
+        files = _files_of(verdict.end, verdict.run)
         for how, needed, apart in (
-            (number, OF_SIGNAL, number != signal.SIGBUS), (_words_of(verdict.end), OF_WORDS, True)
+            (number, OF_SIGNAL, number != signal.SIGBUS), (_words_of(verdict.end), OF_WORDS, True), (files, OF_WORDS, True)
         ):  # fmt: skip
             others = self._like(verdict.run, how, apart=apart) if how else []
             users = {other.user for other in others}
             if len(users) < needed:
                 continue
-            what = f"signal {number} ({signal.Signals(number).name})" if how is number else "the same error"
+            what, where = "the same error", "on other nodes"
+            if how is number:
+                what = f"signal {number} ({signal.Signals(number).name})"
+            elif isinstance(how, _Files):
+                what, where = f"an error of a file in {how.folder}", "on its node"
             verdict.category, verdict.confidence = "unknown", min(verdict.confidence, LEFT_OPEN_SURE)
             verdict.reason = (
-                f"it ended by {what}, as {_named(others)} of {f'{len(users)} other users' if len(users) > 1 else 'another user'} did on other nodes in the "
+                f"it ended by {what}, as {_named(others)} of {f'{len(users)} other users' if len(users) > 1 else 'another user'} did {where} in the "
                 "same moment: what they share (a file, storage, a library) may have ended all of them, and nothing that was collected tells what"
             )  # fmt: skip
             return
 
-    def _like(self, run: Run, how: int | str, *, apart: bool) -> list[_Death]:
+    def _like(self, run: Run, how: _How, *, apart: bool) -> list[_Death]:
         deaths, user = self._deaths.get(how), user_of(run)
         if deaths is None or user in (None, SOMEBODY):
             return []
@@ -96,18 +122,19 @@ class EndedAlike:
         first, last = np.searchsorted(deaths.ends, [end - SAME_MOMENT_S, np.nextafter(end + SAME_MOMENT_S, np.inf)])
         begun = np.abs(deaths.starts[first:last] - (run.start or end))
         found = (deaths.each[first + n] for n in (np.flatnonzero(begun >= APART_S) if apart else range(last - first)))
-        return [other for other in found if other.user != user and other.nodes.isdisjoint(run.nodes)]
+        on_one_node = isinstance(how, _Files)
+        return [o for o in found if o.user != user and o.nodes.isdisjoint(run.nodes) is not on_one_node]
 
     @cached_property
-    def _deaths(self) -> dict[int | str, _Deaths]:
-        """By signal and by error."""
-        found: defaultdict[int | str, list[_Death]] = defaultdict(list)
+    def _deaths(self) -> dict[_How, _Deaths]:
+        """By signal, by error, and by the folder of a lost file."""
+        found: defaultdict[_How, list[_Death]] = defaultdict(list)
         for end in self._world.facts_of(RUN_FAILED.name):
             run = self._world.run[end.run or ""]
             user = user_of(run)
             if run.end is None or user in (None, SOMEBODY) or not run.nodes:
                 continue
-            for how in (_signal_of(run), _words_of(end)):
+            for how in (_signal_of(run), _words_of(end), _files_of(end, run)):
                 if how:
                     found[how].append(_Death(run.end, run, user or "", frozenset(run.nodes)))
         return {how: _in_columns(deaths) for how, deaths in found.items()}
@@ -129,6 +156,15 @@ def _words_of(end: Fact) -> str:
     """The first error of its own that a run printed, without what differs from run to run; empty if it printed none."""
     own = [e.message for e in end.attrs[WORDS]["own"] if not _OF_SLURM.match(e.message)]
     return _NUMBERS.sub("#", own[0][:_MOST_TEXT]) if own else ""
+
+
+def _files_of(end: Fact, run: Run) -> _Files | None:
+    """Where the file was that a run had lost when it ended, after it had run for a while."""
+    if run.start is None or run.end is None or run.end - run.start < _HAD_IT_S:
+        return None
+    own = [e.message for e in end.attrs[WORDS]["own"] if not _OF_SLURM.match(e.message)]
+    lost = _FILE.search(own[0][:_MOST_TEXT]) if own else None
+    return None if lost is None else _Files(lost["after"] or lost["before"])
 
 
 def _named(others: list[_Death]) -> str:

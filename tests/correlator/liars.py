@@ -215,6 +215,7 @@ def ways(stage: Stage) -> tuple[Way, ...]:
           for host in ("loghost", stage.far) for tag in ("kernel", "slurmctld[77]", "slurmd[77]", "systemd[1]")),
         *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), True) for tag in DAEMONS),
         *(_by_network(stage) if stage.far != stage.near else ()),
+        *_within_daemons_files(stage),
         *(Way(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),
         *(Way(f"hook: {name}", "hooks/*", line) for name, line in _in_environment()),
     )  # fmt: skip
@@ -224,6 +225,26 @@ def _by_network(stage: Stage) -> Iterator[Way]:
     for place, lines in (("udp", _over_udp()), ("tcp", _over_tcp())):
         for name, line in lines:
             yield Way(f"{place}: {name}", place, line, often=name.startswith("as "))
+
+
+def _within_daemons_files(stage: Stage) -> Iterator[Way]:
+    """Line ends within what Slurm's daemons repeat in their own files."""
+    own = Path(stage.syslog)
+    of_slurmd, of_ctld = own.with_name("slurmd.log"), own.parents[1] / stage.controller / "slurmctld.log"
+    refused = "_slurm_rpc_submit_batch_job: Invalid partition name specified"
+    gone, step = ": No such file or directory", f"[{MALLORYS}.batch]"
+    some: list[tuple[str, Path, Callable[[str, str], str]]] = [
+        ("sbatch -D", of_slurmd, lambda x, at: f"[{at}.500] {step} error: run_script_as_user: couldn't change working dir to /x\n[{at}.498] {x}{gone}"),
+        ("sbatch -o", of_slurmd, lambda x, at: f"[{at}.500] {step} error: Could not open stdout file /x\n[{at}.498] {x}{gone}"),
+        ("TMPDIR", of_slurmd, lambda x, at: f"[{at}.500] {step} error: TMPDIR [/x\n[{at}.498] {x}\n[{at}.499] {x}] is not writeable"),
+        # Nothing is known of the message. She does not guess its time to a tenth of a second.
+        ("scontrol notify", of_slurmd, lambda x, at: f"[{at}.500] {step} error: hello\n[{at}.300] {x}\n[{at}.520] {step} done with job"),
+        ("sbatch -p", of_ctld, lambda x, at: f"[{at}.500] _get_job_parts: invalid partition specified: x\n[{at}.498] {x}\n[{at}.500] {refused}"),
+        ("scontrol update, comment", of_ctld, lambda x, at: f"[{at}.500] _update_job: setting comment to x\n[{at}.498] {x} for JobId={MALLORYS}"),
+    ]  # fmt: skip
+    for name, path, line in some:
+        if (stage.folder / path).exists():
+            yield Way(f"{name}, with a line's end", str(path), line, True)
 
 
 #: So many times as many texts go a way that is used often.

@@ -31,6 +31,27 @@ MESSAGES = [
     ("slurmd", "[36.0] error: execve(): @: No such file or directory"),
     ("slurmd", "[36.batch] error: couldn't chdir to `@': No such file or directory: going to /tmp instead"),
     ("slurmd", "[36.0] error: Could not open stdout file @: Permission denied"),
+    ("slurmd", "[36.batch] error: run_script_as_user: couldn't change working dir to @: No such file or directory"),
+    ("slurmd", "[36.batch] error: Could not open output file @: Permission denied"),
+    ("slurmd", "[36.0] debug:  chdir(@) success"),
+    ("slurmd", "[36.0] error: Could not run user task_prolog [@]: access denied"),
+    ("slurmd", "[36.0] debug:  [job 36] attempting to run user task_prolog [@]"),
+    ("slurmd", "[36.0] error: TMPDIR [@] is not writeable"),
+    ("slurmd", "[36.0] error: Unable to create TMPDIR [@]: Permission denied"),
+    ("slurmd", "[36.0] error: Invalid SLURM_RLIMIT_CORE env var, value = `@'"),
+    ("slurmd", "[36.0] error: setup_container: container /tmp/@ requested but containers are not configured on this node"),
+    ("slurmd", "[36.0] error: Invalid task range specification (@) ignored."),
+    ("slurmd", "[36.0] error: mpi/pmi2: failed to open multi-prog file @: No such file or directory"),
+    ("slurmd", "[36.0] error: --mem-bind value '@' is malformed for local task 0"),
+    ("slurmd", "[36.0] error: mpi/pmi2: invalid pmi2 command received: '@'"),
+    ("slurmd", "[36.0] error: Couldn't find the specified plugin name for mpi/@ looking at all files"),
+    ("slurmd", "error: sbcast: uid:20002 can't open `@` code 2: No such file or directory"),
+    ("slurmd", "error: sbcast: uid:20002 gid:20002 can't chown `@`: Operation not permitted"),
+    ("slurmd", "error: _rpc_file_bcast: No registered file transfer for uid 20002 file `@`."),
+    ("slurmctld", "_get_assoc: account '@' has no association for user 20002 using default account 'a'"),
+    ("slurmctld", "_job_create: invalid qos (@) given"),
+    ("slurmctld", "_update_job: Invalid node list (@) for JobId=36 update"),
+    ("slurmctld", "error: job_str_signal(1): invalid JobId=@"),
 ]  # fmt: skip
 
 
@@ -113,3 +134,32 @@ def test_what_means_no_event_is_no_daemons_line_either(parser: LineParser) -> No
     _, within, _, own = rows.select("source", "facility", "job_id", "message").rows()
     assert within[:3] == ("syslog", "user", None) and within[3].startswith("_update_job: ")
     assert own[:3] == ("slurmctld", None, 26)
+
+
+def at_times(parser: LineParser, *lines: tuple[str, str]) -> list[str]:
+    """The events of lines of slurmd's file, each with its second."""
+    return [event for event, _ in meant(parser, "slurmd", *(f"[2026-11-30T14:10:{at}] {text}" for at, text in lines))]
+
+
+FATAL, NOTE = "fatal: Unable to determine this slurmd's NodeName", "[36.0] error: hello"
+FATAL_ = "slurm.daemon_fatal"
+
+
+def test_lines_older_than_the_stepds_before_them_are_a_users(parser: LineParser) -> None:
+    """What ``scontrol notify`` writes has no words of Slurm's own."""
+    done = ("03.700", "[36.0] done with job")
+    assert FATAL_ not in at_times(parser, ("03.600", NOTE), ("02.900", FATAL), done)
+    assert FATAL_ not in at_times(parser, ("03.600", NOTE), ("02.900", FATAL), ("02.950", FATAL), done)
+
+
+def test_a_clock_that_is_set_back_hides_nothing(parser: LineParser) -> None:
+    """It stays behind; it is at its old time as late as it was ahead; and processes change the order by little."""
+    launch = "Launching batch job 37 for UID 20002"
+    for lines in (
+        (("03.600", NOTE), ("01.900", FATAL), ("01.950", launch)),
+        (("03.600", NOTE), ("01.900", FATAL)),
+        (("03.600", NOTE), ("02.900", FATAL), ("04.500", launch)),
+        (("03.600", NOTE), ("03.560", FATAL), ("03.700", launch)),
+        (("03.600", launch), ("02.900", FATAL), ("03.700", launch)),
+    ):
+        assert FATAL_ in at_times(parser, *lines), lines

@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import inf
 
 from correlator.facts.links.kinds import LINK_OUTAGE
 from correlator.facts.nodes.kinds import (
@@ -61,7 +62,9 @@ def node_downs(world: World) -> list[Fact]:
     facts += _powered_down(world, reasons)
     facts += _downs_from_states(world, facts)
     ups = ups_of(world)
-    return _dedupe(replace(fact, end=_next(ups.get(fact.host or "", []), fact.start)) for fact in facts)
+    return _without_recalled(
+        world, _dedupe(replace(fact, end=_next(ups.get(fact.host or "", []), fact.start)) for fact in facts)
+    )
 
 
 def _next(times: list[float], after: float) -> float | None:
@@ -140,6 +143,27 @@ def _downs_from_states(world: World, known: list[Fact]) -> list[Fact]:
         if down is not None and (reason or down.attrs.get(SILENT)):
             facts.append(down)
     return facts
+
+
+#: What slurmctld logs when it reads its state: another one may have set these nodes DOWN (slurm src/slurmctld/read_config.c).
+_RECALLED = "Down nodes: "
+
+
+def _without_recalled(world: World, facts: list[Fact]) -> list[Fact]:
+    """Without the nodes that a slurmctld found DOWN when it read its state, if they had been set DOWN, were not back, and began
+    no run since."""
+    found = []
+    for fact in facts:
+        if all(e.message.startswith(_RECALLED) for e in fact.events) and fact.events:
+            before = max(
+                (f.start for f in facts if f.host == fact.host and f.start < fact.start <= (f.end or inf)), default=None
+            )
+            if before is not None and not any(
+                r.start is not None and before < r.start <= fact.start for r in world.runs_on.get(fact.host or "", ())
+            ):
+                continue
+        found.append(fact)
+    return found
 
 
 def _dedupe(facts: Iterable[Fact]) -> list[Fact]:

@@ -67,6 +67,8 @@ WRONG = [e for h in HOSTS for e in ends(h, 0, 90, 44.0)]
 BEGUN = accounting({job: 1000.0 * job for job in range(10, 20)})
 OTHERS = [e for job in (10, 11, 12, 13) for e in launch(job, 1000.0 * job, HOSTS[1 + job % 3], 0.0)]
 
+EARLY = [*OTHERS, *launch(14, 14000, "n1", -120), *launch(15, 15000, "n1", -120)]
+
 
 @dataclass(frozen=True)
 class Case:
@@ -107,6 +109,11 @@ CASES = [
     Case("collected later", [e for n in range(6) for e in live("n1", [90000.0 - 200 * n] * 1, 1.0)], None),
     Case("launches late by the same, and lines that come at once",
          [*OTHERS, *live("n1", [0.1] * 5), *(e for j in (14, 15, 16) for e in launch(j, 1000.0 * j, "n1", 90))], None, BEGUN),
+    Case("launches early, lines that come late by the same, and some at once, which anybody can send", [*EARLY, *live("n1", [120.2, 120.3] + [0.1] * 5)], -120, BEGUN),
+    Case("launches early, and all lines come at once", [*EARLY, *live("n1", [0.1] * 5)], None, BEGUN),
+    Case("launches early, and lines that come late by another amount", [*EARLY, *live("n1", [60.2, 60.3] + [0.1] * 5)], None, BEGUN),
+    Case("launches late, and lines that come late, which anybody can send",
+         [*OTHERS, *live("n1", [90.1, 90.1] + [0.1] * 5), *(e for j in (14, 15, 16) for e in launch(j, 1000.0 * j, "n1", 90))], None, BEGUN),
 ]  # fmt: skip
 
 

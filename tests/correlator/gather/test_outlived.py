@@ -73,3 +73,37 @@ def test_a_loss_that_a_run_outlived_is_none(name: str, live: bool) -> None:
         assert "any user who can submit jobs" in event["message"]
     conclusions = concluded({CTLD: case.lines}, False, tree(case))
     assert unresponsive(conclusions) is (DOWN_ not in case.claims and DOWN in case.lines)
+
+
+SLURMD = "nodes/gx02/slurmd.log"
+FATAL = "[2026-02-28T09:50:00.000] fatal: Could not write to /var/spool/slurmd: Input/output error\n"
+BOUND = "[2026-02-28T09:50:00.000] fatal: Unable to bind listen port (6818): Address already in use\n"
+LAUNCH = "[2026-02-28T10:00:00.100] Launching batch job {} for UID 1005\n"
+STARTED = "[2026-02-28T09:58:00.000] slurmd version 23.11.4 started\n"
+#: By name: slurmd's file, rows of accounting that differ, the claims, and whether slurmd is said to have died.
+ENDS_OF_SLURMD: dict[str, tuple[str, tuple[tuple[str, str], ...], int, bool]] = {
+    "it launched a job that ended by itself": (FATAL + LAUNCH.format(45), (), 1, False),
+    "it started again": (FATAL + STARTED + LAUNCH.format(45), (), 0, True),
+    "nothing follows": (FATAL, (), 0, True),
+    "a launch of a job that there is not": (FATAL + LAUNCH.format(77), (), 0, True),
+    "a launch of a job that had begun before": (FATAL + LAUNCH.format(45).replace("10:00:00", "09:52:00"), (), 0, True),
+    "the launch came to nothing": (FATAL + LAUNCH.format(45), ((ROW.format(45, 45), lost(45)),), 0, True),
+    "a step of another job writes on": (FATAL + "[2026-02-28T10:00:00.100] [42.0] done with job\n", (), 0, True),
+    "a second slurmd that may not run": (BOUND + LAUNCH.format(45), (), 0, False),
+}
+
+
+@pytest.mark.parametrize(("name", "live"), in_both_ways(ENDS_OF_SLURMD, {"it launched a job that ended by itself"}))
+def test_a_slurmd_that_launches_jobs_has_not_died(name: str, live: bool) -> None:
+    lines, rows, claims, died = ENDS_OF_SLURMD[name]
+    files = tree(Case("", {}, rows))
+    found = after({SLURMD: lines}, live, files)
+    assert [e["entities"]["claimed_event"] for e in found] == ["slurm.daemon_fatal"] * claims
+    for event in found:
+        assert event["entities"]["channel"] == "slurmd's own file"
+        assert "any user whose job was on gx02" in event["message"]
+    roots = {
+        (i["root_cause"]["event"], i["root_cause"]["host"])
+        for i in concluded({SLURMD: lines}, live, files)["incidents"]
+    }
+    assert (("slurm.slurmd_crash", "gx02") in roots) is died

@@ -1,8 +1,8 @@
-"""Runs of several users that ended alike in the same moment on different nodes: none of their programs is blamed."""
+"""Runs of several users that ended alike in the same moment: none of their programs is blamed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -43,12 +43,21 @@ ALICE = Job("alice", "n1", BUS)
 SEG = Job("alice", "n1", SEGV)
 SAID = Job("alice", "n1", words=LOST)
 
+GONE = "FileNotFoundError: [Errno 2] No such file or directory: '{}'"
+TMP = Job("alice", "n1", words=GONE.format("/tmp/scratch.alice"))
+BOBS = Job("bob", "n1", words=GONE.format("/tmp/b/model.bin"), lasted=4000.0)
+CAROLS = Job("carol", "n1", words="cp: cannot stat '/tmp/c/x.npy': No such file or directory", lasted=900.0)
+
 OPEN = {
     "two users by SIGBUS, begun together": [ALICE, Job("bob", "n2", BUS)],
     "one or two seconds later": [ALICE, Job("bob", "n2", BUS, end=2.0)],
     "by another signal, begun apart": [SEG, Job("bob", "n2", SEGV, lasted=4000.0)],
     "three users with the same words": [
         SAID, Job("bob", "n2", words=LOST, lasted=4000.0), Job("carol", "n3", words=LOST.replace("17", "18"), lasted=900.0),
+    ],
+    "three users lose files of /tmp of one node": [TMP, BOBS, CAROLS],
+    "or cannot read them": [
+        TMP, BOBS, Job("carol", "n1", words="PermissionError: [Errno 13] Permission denied: '/tmp/c/x'", lasted=900.0),
     ],
 }  # fmt: skip
 
@@ -66,6 +75,12 @@ BLAMED = {
     "other words": [
         SAID, Job("bob", "n2", words="KeyError: 'loss'", lasted=4000.0), Job("carol", "n3", words="IndexError: x", lasted=900.0),
     ],
+    "a file of one other user, who may die when she does": [TMP, BOBS],
+    "files in other folders": [TMP, replace(BOBS, words=GONE.format("/home/bob/x")), CAROLS],
+    "files in /tmp of other nodes": [TMP, replace(BOBS, node="n2"), replace(CAROLS, node="n3")],
+    "a path that the program never had": [replace(TMP, lasted=3.0), BOBS, CAROLS],
+    "they began together": [TMP, replace(BOBS, lasted=600.0), replace(CAROLS, lasted=600.0)],
+    "seconds apart from the others": [TMP, replace(BOBS, end=6.0), replace(CAROLS, end=7.0)],
 }  # fmt: skip
 
 

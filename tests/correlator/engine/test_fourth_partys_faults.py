@@ -1,0 +1,57 @@
+"""Faults of a real cluster, mistakes and lies, whose truth a fourth party wrote before each run (tests/cluster/endings_fourth.py)."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.correlator.engine.test_liars import CAPTURES, unpacked
+from tests.correlator.engine.test_third_partys_faults import Found, found
+
+ARCHIVES = sorted((CAPTURES / "fourth").glob("*.tar.xz"))
+#: What stands in the first part of a row is not the truth: it is what is concluded today.
+EXPECTED: dict[str, Found] = {
+    "array_requeued_from_one_node": Found({}, frozenset({("infra.node", "node.reboot", "gpu04"), ("infra.node", "node.unresponsive", "gpu04")})),
+    "cron_of_site_empties_tmp": Found({"39": "wrong, nobody blamed", "40": "wrong, nobody blamed"}, frozenset()),
+    "daemons_lines_by_datagrams": Found({}, frozenset()),
+    "device_assert_beside_lost_gpu": Found({}, frozenset({("infra.gpu", "gpu.xid", "gpu03")})),
+    "drain_beside_own_bug_of_parts": Found({}, frozenset({("infra.network", "nic.link_down", "gpu03")})),
+    "drained_by_prolog_beside_own_memory": Found({}, frozenset({("infra.scheduler", "slurm.prolog_failure", "gpu03")})),
+    "fabric_of_a_node_with_a_late_clock": Found({}, frozenset({("infra.network", "nic.link_down", "gpu03")})),
+    "failover_beside_lost_slurmd": Found({}, frozenset({("infra.node", "node.unresponsive", "gpu04"), ("infra.scheduler", "slurm.controller_restart", "ctl")})),
+    "lines_by_a_working_folder": Found({}, frozenset()),
+    "lost_node_sends_no_logs": Found({}, frozenset({("infra.node", "node.reboot", "gpu04")})),
+    "names_of_one_node_wrong_beside_typo": Found({"64": "unknown", "65": "unknown"}, frozenset()),
+    "own_bug_right_before_lost_power": Found({}, frozenset({("infra.node", "node.reboot", "gpu03")})),
+    "own_limit_beside_slow_storage": Found({"43": "wrong, nobody blamed"}, frozenset()),
+    "receiver_of_a_module_fails": Found({"1": "unknown", "2": "unknown"}, frozenset()),
+    "refund_by_a_made_up_timeout": Found({}, frozenset({("infra.network", "nic.link_down", "gpu03")})),
+    "server_of_another_job_is_lost": Found({"11": "wrong, nobody blamed", "12": "unknown"}, frozenset({("infra.node", "node.reboot", "gpu04")})),
+    "slow_prolog_beside_missing_module": Found({}, frozenset({("infra.network", "nic.link_down", "gpu02")})),
+    "slurmd_and_fabric_at_once": Found({}, frozenset({("infra.network", "nic.link_down", "gpu04"), ("infra.scheduler", "slurm.slurmd_crash", "gpu02")})),
+}  # fmt: skip
+#: The liar that once succeeded, and a takeover beside a true loss.
+QUICK = {"lines_by_a_working_folder", "failover_beside_lost_slurmd"}
+
+
+@pytest.mark.parametrize(
+    "archive",
+    [
+        pytest.param(p, id=p.name.split(".")[0], marks=() if p.name.split(".")[0] in QUICK else pytest.mark.long)
+        for p in ARCHIVES
+    ],
+)
+def test_what_is_concluded_of_a_fourth_partys_faults(archive: Path) -> None:
+    assert found(archive) == EXPECTED[archive.name.split(".")[0]]
+
+
+def test_all_such_captures_are_judged() -> None:
+    assert {p.name.split(".")[0] for p in ARCHIVES} == EXPECTED.keys()
+    for archive in ARCHIVES:
+        with unpacked(archive) as place:
+            jobs = {str(job["id"]) for job in json.loads((place / "truth.json").read_text())["jobs"]}
+        assert {key.split("_")[0].split("#")[0] for key in EXPECTED[archive.name.split(".")[0]].wrong} <= {
+            j.split("_")[0] for j in jobs
+        }
