@@ -23,7 +23,7 @@ NOT_STANDARD = (
     "any_value", "arg_max", "arg_max_null", "arg_min", "array_to_string", "bool_or", "contains",
     "damerau_levenshtein", "date_diff", "ends_with", "epoch", "epoch_us", "greatest",
     "json_array_length", "json_extract", "json_extract_string", "list", "list_contains", "list_has_all", "list_intersect",
-    "list_position", "list_sort", "list_value", "map", "map_extract_value", "median", "regexp_extract", "regexp_full_match",
+    "list_position", "list_sort", "list_value", "map", "map_extract_value", "median", "regexp_extract",
     "regexp_matches", "regexp_replace", "right", "rowid", "split_part", "starts_with", "to_microseconds", "unnest",
 )  # fmt: skip
 

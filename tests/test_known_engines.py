@@ -17,7 +17,7 @@ KNOW_DUCKDB: dict[str, tuple[str, ...]] = {
     ),
     "what the engine itself refuses to a person's view": (
         "tests/correlator/engine/test_concluded_facts.py", "tests/correlator/evidence/test_forged_evidence.py",
-        "tests/queries/test_drains.py", "tests/web/access/test_rights_by_construction.py",
+        "tests/queries/test_drains.py", "tests/web/access/test_own_lines.py", "tests/web/access/test_rights_by_construction.py",
     ),
     "looks at or makes DuckDB's segments, files, log or schema": (
         "tests/collector/test_pipeline.py", "tests/correlator/engine/test_archived.py", "tests/correlator/live/test_inbox.py",
@@ -36,7 +36,7 @@ KNOW_DUCKDB: dict[str, tuple[str, ...]] = {
         "tests/collector/test_job_output.py", "tests/correlator/gather/test_standing_everywhere.py",
         "tests/faultline/test_admin_comments.py", "tests/faultline/test_check_rules.py",
         "tests/faultline/notify/test_notify.py", "tests/faultline/notify/test_quiet_week.py", "tests/web/test_answering.py",
-        "tests/web/bundle/test_bundle.py", "tests/web/fleet/test_fleet.py", "tests/web/test_replays.py", "tests/web/test_triage.py",
+        "tests/web/bundle/test_bundle.py", "tests/web/fleet/test_fleet.py", "tests/web/test_axis_measures.py", "tests/web/test_replays.py", "tests/web/test_triage.py",
         "tests/web/triaged.py",
     ),
     "the yardstick: plain DuckDB over the same lines": (

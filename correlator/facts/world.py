@@ -196,8 +196,7 @@ class World:
         earliest = min((min(e.time, e.written_at) for e in open_to_users), default=float("inf"))
         if earliest - MARGIN_S < self.runs_since:
             hosts = {e.host for e in open_to_users if e.host}
-            near = [r for r in self.earlier_runs if r.end is None or r.end + MARGIN_S >= earliest]  # few of very many
-            for run in near:
+            for run in (r for r in self.earlier_runs if r.end is None or r.end + MARGIN_S >= earliest):
                 for host in hosts.intersection(run.nodes):
                     self._earlier_on[host].append(run)
             self._users_on.clear()

@@ -44,6 +44,8 @@ class InThread:
     def stop(self) -> None:
         self._answers.clear()
 
+    def release(self) -> None: ...
+
     def give(self, jobs: tuple[Job, ...]) -> None:
         if any(job.meta.get("kills") for job in jobs):
             self._answers.append(WorkerDied("a parser process died over the batch (exit code -9)"))

@@ -69,7 +69,6 @@ CALLS: dict[str, tuple[sa.ColumnElement[Any], list[Any]]] = {
     "map_extract_value": (func.map_extract_value(func.map(LETTERS, LETTERS), const("z"), type_=TEXT), [None]),
     "median": (func.median(R.job_id), [2.0]),
     "regexp_extract": (functions.group_of(TEXT_OF_OURS, r"([a-z]+)(\d+)", 2), ["07"]),
-    "regexp_full_match": (func.regexp_full_match(TEXT_OF_OURS, const("gpu")), [False]),
     "regexp_matches": (functions.matches(TEXT_OF_OURS, "gpu"), [True]),
     "regexp_replace": (func.regexp_replace(const("15#2#2"), const("(#[0-9]+)?$"), const("!")), ["15#2!"]),
     "right": (func.right(TEXT_OF_OURS, const(4)), ["site"]),
