@@ -56,8 +56,7 @@ class World:
     ``outputs(jobs)``, ``new_limits(jobs)`` and ``work(runs)``: when jobs wrote output, changes of their time limits, and
     when their GPUs worked; asked only about runs that reached a limit.
     ``kernel_clocks``, ``line_copies``: what a host's kernel lines show about its clock, and other files about such lines.
-    ``silences``: what witnesses that saw nothing deny (gather/silences.py).
-    ``gpu_minors(host)`` returns (time, PCI address, number of the device file) of GPUs; ``software``: gather/software.py.
+    ``gpu_minors(host)``: (time, PCI address, number of the device file) of GPUs. ``silences``, ``software``: gather/silences.py, software.py.
     ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here.
     ``past(since)``: of those that ended after ``since``, the runs and their ``run.failed``.
     ``believed``: the controllers, if determined from more than these events.

@@ -84,13 +84,7 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"The reason was seen {root.attrs[POLLED]:.0f} s after the end: somebody may have given it to a node that was lost already"
         )
-    if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and FABRIC_LINK in verdict.chain.hops[0].edge.requires:
-        verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
-        verdict.doubts.append(
-            f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
-        )
-    if root.kind == MODULE_FAULT.name and verdict.chain and not _shown_otherwise(world, verdict, root):
-        verdict.at_most = min(verdict.at_most, COMPLAINT_SURE)
+    _doubt_port(world, verdict, root)
     if root.attrs.get(ALONE):
         verdict.at_most = min(verdict.at_most, ALONE_SURE)
     if root.attrs.get(NAMELESS):
@@ -111,6 +105,17 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
         )
+
+
+def _doubt_port(world: World, verdict: Verdict, root: Fact) -> None:
+    """What a port carries, and whether a complaint about its module cost it anything."""
+    if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and FABRIC_LINK in verdict.chain.hops[0].edge.requires:
+        verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
+        verdict.doubts.append(
+            f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
+        )
+    if root.kind == MODULE_FAULT.name and verdict.chain and not _shown_otherwise(world, verdict, root):
+        verdict.at_most = min(verdict.at_most, COMPLAINT_SURE)
 
 
 def _held_back(root: Fact, end: Fact, chain: Chain | None) -> bool:

@@ -61,6 +61,8 @@ SLACK_S = 5.0
 #: A host that was cut off for less than this lost no connection: they wait longer (seconds).
 CUT_S = 10.0
 NAMED_SURE = 0.5
+#: A name that no node of slurm.conf has may be another cluster's, or a dynamic node's.
+MISSPELT_SURE = 0.7
 
 
 def failed_connections(end: Fact) -> list[Event]:
@@ -86,7 +88,8 @@ class NamedHosts:
         if verdict.end.kind != RUN_FAILED.name or verdict.left_open or not verdict.own:
             return
         if verdict.category == "app.error" and _NO_NAME.search(verdict.own[0].message):
-            if name := self._names.misspelt_in(verdict.own[0].message):
+            if name := self._names.misspelt_in(verdict.own[0].message, verdict.run.nodes):
+                verdict.at_most = min(verdict.at_most, MISSPELT_SURE)
                 verdict.reason += f"; {name}, which it names, is no node of slurm.conf"
             return
         lines = failed_connections(verdict.end)
