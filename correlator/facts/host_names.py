@@ -6,7 +6,7 @@ A line proves nothing. What is asked here is only what its words mean, and wheth
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from correlator.facts.world import World
 from correlator.site.senders import configured_nodes
@@ -18,6 +18,18 @@ _NAME = re.compile(r"(?:(?<=//)|(?<![\w./-]))[A-Za-z0-9][\w-]*(?:\.[\w-]+)*")
 _NETWORK = re.compile(r"[a-z]{1,8}\d{0,2}")
 #: The names of nodes differ by their last number.
 _NUMBERED = re.compile(r"(?P<stem>.*?[a-z][a-z_-]*)\d+")
+#: Where an error of the resolver has the name that it did not find: behind it, or before it.
+_BEHIND = re.compile(
+    r"(?:resolve host(?:name)?|failed to resolve|eai_again)[\s:'\"]*(?P<rest>[^\s'\"]+)", re.IGNORECASE
+)
+_BEFORE = re.compile(
+    r"(?P<text>.*?)[\s:,([]*(?:errno -?\d+\W*)?(?:temporary failure in name resolution|name or service not known)",
+    re.IGNORECASE,
+)
+#: With a port it is the name; otherwise the last word is.
+_WITH_PORT = re.compile(rf"(?P<name>{_NAME.pattern}):\d+(?!\w)")
+#: Names of domains, addresses.
+_DOTTED = re.compile(r"\w\.\w")
 #: Users write lines, as long as they like.
 _MOST_TEXT = 400
 
@@ -37,13 +49,37 @@ class HostNames:
         found = (self._host_of(match[0]) for match in _NAME.finditer(text[:_MOST_TEXT]))
         return list(dict.fromkeys(host for host in found if host))
 
-    def misspelt_in(self, text: str) -> str | None:
-        """A name that is made like those of the nodes of slurm.conf, where the text names none that exists; None if there is
-        no such name. No host has it, so no node could find it."""
-        if not self._stems or self.hosts_in(text):
+    def not_found_in(self, text: str) -> str | None:
+        """The name that an error of the resolver is about; None if it is about none that can be made out. What begins a line
+        (srun's and torchrun's labels, a node's own name) is not it."""
+        text = text[:_MOST_TEXT]
+        if found := _BEHIND.search(text):
+            name = _NAME.match(found["rest"].rpartition("//")[2])
+            return name[0] if name else None
+        if not (found := _BEFORE.match(text)):
             return None
-        names = [match[0] for match in _NAME.finditer(text[:_MOST_TEXT]) if "." not in match[0]]
-        return next((name for name in names if any(map(self._is_like_a_node, _spellings(short_key(name))))), None)
+        before = found["text"]
+        if ports := list(_WITH_PORT.finditer(before)):
+            return ports[-1]["name"]
+        names = list(_NAME.finditer(before))
+        return names[-1][0] if names and names[-1].end() >= len(before) - 1 else None
+
+    def other_not_found_in(self, text: str, own: Collection[str]) -> str | None:
+        """The host that a resolver did not find, if there is such a host and it is none of ``own``."""
+        name = self.not_found_in(text)
+        host = self._host_of(name) if name else None
+        return None if host in own else host
+
+    def misspelt_in(self, text: str, own: Collection[str] = ()) -> str | None:
+        """The name that a resolver did not find, if it is made like those of the nodes of slurm.conf and is none of them; None
+        if it is another, or if the text names another host (``own``: nodes of the run, which label its lines) or a domain.
+
+        It may be misspelt, or a node of another cluster, or one that slurm.conf does not list.
+        """
+        name = self.not_found_in(text) if self._stems else None
+        if not name or _DOTTED.search(text[:_MOST_TEXT]) or set(self.hosts_in(text)) - set(own):
+            return None
+        return name if any(map(self._is_like_a_node, _spellings(short_key(name)))) else None
 
     def _is_like_a_node(self, name: str) -> bool:
         match = _NUMBERED.fullmatch(name)

@@ -185,9 +185,7 @@ def ended_elsewhere(world: World, run: Run, wait: Wait) -> Elsewhere | None:
     ):
         return None  # of each minute the last line is known, so that a short wait has few
     had, found = run.end - run.start, []
-    for other in world.runs:
-        if (other.row.get("user"), other.row.get("name"), other.state) != (user, name, "COMPLETED"):
-            continue
+    for other in world.completed_as.get((user, name), ()):
         if other.start is None or other.end is None or abs(other.end - run.end) > COMPARED_S:
             continue
         if set(other.nodes) & set(run.nodes) or len(other.nodes) != len(run.nodes):

@@ -53,16 +53,13 @@ class World:
     ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines.
     ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
     ``collected``: which sources were collected, and when; None if that is not known.
-    ``outputs(jobs)``, ``new_limits(jobs)`` and ``work(runs)``: when jobs wrote output, changes of their time limits, and
-    when their GPUs worked; asked only about runs that reached a limit.
+    ``outputs(jobs)``, ``new_limits(jobs)``, ``work(runs)``: when runs that reached a limit wrote, got another, or their GPUs worked.
     ``kernel_clocks``, ``line_copies``: what a host's kernel lines show about its clock, and other files about such lines.
-    ``silences``: what witnesses that saw nothing deny (gather/silences.py).
-    ``gpu_minors(host)`` returns (time, PCI address, number of the device file) of GPUs; ``software``: gather/software.py.
+    ``gpu_minors(host)``: (time, PCI address, number of the device file) of GPUs. ``silences``, ``software``: gather/silences.py, software.py.
     ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here.
     ``past(since)``: of those that ended after ``since``, the runs and their ``run.failed``.
     ``believed``: the controllers, if determined from more than these events.
-    ``declared``: all kinds of facts, by name.
-    ``left_out``: sentences that name the detectors that failed in this pass.
+    ``declared``: all kinds of facts, by name. ``left_out``: sentences that name the detectors that failed in this pass.
     """
 
     site: Site
@@ -149,12 +146,14 @@ class World:
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
         self.run: dict[str, Run] = {}
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
-        runs_on, by_key, runs_of_job = self.runs_on, self.run, self.runs_of_job
+        self.completed_as: dict[tuple[object, object], list[Run]] = defaultdict(list)  # by user and name
         for run in self.runs:
-            by_key[run.key] = run
-            runs_of_job[run.job_id].append(run)
+            self.run[run.key] = run
+            self.runs_of_job[run.job_id].append(run)
+            if run.state == "COMPLETED":
+                self.completed_as[run.row.get("user"), run.row.get("name")].append(run)
             for node in run.nodes:
-                runs_on[node].append(run)
+                self.runs_on[node].append(run)
         self._last_used: dict[str, Run] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
         #: By host, the users who had runs there, from when to when (epoch seconds).

@@ -103,13 +103,15 @@ def _links(case: Case) -> list[dict[str, object]]:
 
 
 def _logs(cases: Sequence[Case], parser: LineParser) -> pl.DataFrame:
-    """All lines as their sources would have written them, through the parser; those of one source and place together."""
-    groups: defaultdict[tuple[str, str], list[tuple[int, int, Line]]] = defaultdict(list)
+    """All lines as their sources would have written them, through the parser; those of one source and place together, but a
+    Slurm daemon's of each case by themselves: lines of its file that are older than those before them are claims."""
+    groups: defaultdict[tuple[str, str, int], list[tuple[int, int, Line]]] = defaultdict(list)
     for case_number, case in enumerate(cases):
         for number, line in enumerate(case.lines, 1):
             own = (line.source, line.place) if line.source in _SLURM or line.source in _OUTPUT else ("syslog", "")
-            groups[own].append((case_number, number, line))
-    return pl.concat([_parsed(parser, *own, lines) for own, lines in groups.items()])
+            file = case_number if line.source in _SLURM else 0
+            groups[*own, file].append((case_number, number, line))
+    return pl.concat([_parsed(parser, source, place, lines) for (source, place, _), lines in groups.items()])
 
 
 def _parsed(parser: LineParser, source: str, place: str, lines: Sequence[tuple[int, int, Line]]) -> pl.DataFrame:

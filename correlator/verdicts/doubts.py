@@ -18,7 +18,8 @@ from correlator.facts.gpu_holders import gpus_on, may_hold_as_well, unproven
 from correlator.facts.gpus import THERMAL, XID
 from correlator.facts.held_back import quicker_elsewhere, throttled_share
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED, RUN_TIMEOUT
-from correlator.facts.links.kinds import LINK_OUTAGE
+from correlator.facts.link_modules import MODULE_FAULT
+from correlator.facts.links.kinds import LINK_ERRORS, LINK_OUTAGE
 from correlator.facts.memory_guards import GUARD_KILL
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, is_unreported
 from correlator.facts.output_hardware import STORAGE_IN_OUTPUT
@@ -83,11 +84,7 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"The reason was seen {root.attrs[POLLED]:.0f} s after the end: somebody may have given it to a node that was lost already"
         )
-    if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and FABRIC_LINK in verdict.chain.hops[0].edge.requires:
-        verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
-        verdict.doubts.append(
-            f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
-        )
+    _doubt_port(world, verdict, root)
     if root.attrs.get(ALONE):
         verdict.at_most = min(verdict.at_most, ALONE_SURE)
     if root.attrs.get(NAMELESS):
@@ -108,6 +105,17 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
         )
+
+
+def _doubt_port(world: World, verdict: Verdict, root: Fact) -> None:
+    """What a port carries, and whether a complaint about its module cost it anything."""
+    if root.attrs.get(ROLE) == UNKNOWN and verdict.chain and FABRIC_LINK in verdict.chain.hops[0].edge.requires:
+        verdict.at_most = min(verdict.at_most, ROLELESS_SURE)
+        verdict.doubts.append(
+            f"Nothing tells whether {root.device} carries the jobs' data: [interfaces] in the configuration can"
+        )
+    if root.kind == MODULE_FAULT.name and verdict.chain and not _shown_otherwise(world, verdict, root):
+        verdict.at_most = min(verdict.at_most, COMPLAINT_SURE)
 
 
 def _held_back(root: Fact, end: Fact, chain: Chain | None) -> bool:
@@ -305,6 +313,30 @@ def _lost_with(world: World, root: Fact) -> list[str]:
     )  # fmt: skip
 
 
+def _shown_otherwise(world: World, verdict: Verdict, module: Fact) -> bool:
+    """Does anything but a driver's complaint show that a port lost data: its error counters, an error that names its adapter,
+    or another user's run that lost its peers as well and shares nothing but this node with the verdict's?"""
+    run, user = verdict.run, verdict.run.row.get("user")
+    errors = world.facts_on(LINK_ERRORS.name, [module.host or ""])
+    if any(f.device == module.device and (f.end or f.start) >= module.start - SEEN_WITH_S for f in errors):
+        return True
+    effect = verdict.chain.hops[0].effect if verdict.chain else verdict.end
+    if any(str(e.entities.get("ibdev") or "").split(":")[0] == module.device for e in effect.events):
+        return True
+    for fact in world.facts_of(COMM_ERROR.name):
+        other = world.run.get(fact.run or "")
+        if other is None or not user or other.row.get("user") in (None, "", user):
+            continue
+        alike = abs(fact.start - effect.start) <= SEEN_WITH_S and fact.start >= module.start
+        if alike and set(other.nodes) & set(run.nodes) == {module.host}:
+            return True
+    return False
+
+
+#: What shows the same fault of a port comes so near to it (seconds).
+SEEN_WITH_S = 300.0
+#: A driver's complaint about a module that nothing else confirms may have been there for long.
+COMPLAINT_SURE = 0.5
 #: It is certain that a node fell silent, but not why (``surest`` of its cause); if its own log is missing as well, a
 #: link or a daemon is as probable as the machine.
 UNLOGGED_SURE = 0.5

@@ -2,7 +2,7 @@
 
 Anybody can print any name. So a host that was lost at that moment, by lines that the run's user cannot have written,
 takes the blame from the program and gets none itself: the output alone connects the two. A refused connection shows that
-the host lived; if its logs show it well, the programs at both ends are left.
+the host lived and that no program listened: whether one should have, and what became of it, its line does not tell.
 """
 
 from __future__ import annotations
@@ -19,19 +19,24 @@ from correlator.facts.nodes.kinds import NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, 
 from correlator.facts.registry import cause_of
 from correlator.facts.unnamed_causes import POWER_OUTAGE
 from correlator.facts.world import World
-from correlator.model.attributes import HOSTS, WORDS
+from correlator.model.attributes import HOSTS, LEGS, ROLE, STAND_IN, WORDS
 from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Event, Fact
 from correlator.model.time_texts import clock
+from correlator.site.interfaces import FABRIC
 from correlator.verdicts.kernel_words import Limits
 from correlator.verdicts.own_explanation import place_in_output
 from correlator.verdicts.verdict import Verdict, quoted
+from parsers.hostlist import fold
 
 #: What takes a machine, or the way to it, from programs elsewhere, and what that is called.
 _LOST = {
     NODE_PANIC.name: "panicked", NODE_DEAD.name: "died", NODE_OVERHEATED.name: "was shut down by its heat", NODE_REBOOT.name: "was rebooted",
     POWER_OUTAGE.name: "lost power", SWITCH_OUTAGE.name: "was cut off", LINK_OUTAGE.name: "was cut off", NODE_DOWN.name: "was given up",
 }  # fmt: skip
+
+#: Those of them that leave the machine itself well.
+_CUT_OFF = frozenset({SWITCH_OUTAGE.name, LINK_OUTAGE.name})
 
 #: Errors of a connection, in the words of errno, Python and most libraries. A name that is not found names no host.
 _FAILED = re.compile(
@@ -53,9 +58,11 @@ BEGAN_S = 60.0
 BACK_S = 300.0
 #: Clocks of hosts differ, and a fact's beginning is sometimes inferred (seconds).
 SLACK_S = 5.0
+#: A host that was cut off for less than this lost no connection: they wait longer (seconds).
+CUT_S = 10.0
 NAMED_SURE = 0.5
-#: A refused connection: the server was not there yet, ended before, or was never meant to be there.
-REFUSED_SURE = 0.7
+#: A name that no node of slurm.conf has may be another cluster's, or a dynamic node's.
+MISSPELT_SURE = 0.7
 
 
 def failed_connections(end: Fact) -> list[Event]:
@@ -81,7 +88,8 @@ class NamedHosts:
         if verdict.end.kind != RUN_FAILED.name or verdict.left_open or not verdict.own:
             return
         if verdict.category == "app.error" and _NO_NAME.search(verdict.own[0].message):
-            if name := self._names.misspelt_in(verdict.own[0].message):
+            if name := self._names.misspelt_in(verdict.own[0].message, verdict.run.nodes):
+                verdict.at_most = min(verdict.at_most, MISSPELT_SURE)
                 verdict.reason += f"; {name}, which it names, is no node of slurm.conf"
             return
         lines = failed_connections(verdict.end)
@@ -97,7 +105,10 @@ class NamedHosts:
                 return
         refused = bool(named) and all(_REFUSED.search(event.message) for event in lines)
         if refused and verdict.category == "unknown" and not verdict.others:
-            self._refused(verdict, named)
+            hosts = fold(sorted({host for _, host in named}))
+            verdict.reason += (
+                f"; no program of {hosts}, which it names, listened at that port: nothing tells whether one should have"
+            )
 
     def _leave_open(self, verdict: Verdict, event: Event, host: str, lost: Fact) -> None:
         verdict.category, verdict.confidence, verdict.explained = "unknown", NAMED_SURE, False
@@ -105,20 +116,6 @@ class NamedHosts:
         verdict.reason = (
             f"its output says: {quoted(event).rstrip('.')}; {host}, which it names, {_LOST[lost.kind]} at {clock(lost.start)}. "
             "That explains it if the program needed that host, which nothing but its own output tells"
-        )
-
-    def _refused(self, verdict: Verdict, named: list[tuple[Event, str]]) -> None:
-        """A machine that refuses a connection lives. One whose logs were collected, and show nothing, is well."""
-        hosts, end = {host for _, host in named}, verdict.end.start
-        for host in hosts:
-            if self._world.unlogged(host) or host not in self._world.reporting_hosts:
-                return
-            if any(end - GIVEN_UP_S <= fact.start <= end + SLACK_S for fact in self._faults.get(host, ())):
-                return
-        verdict.category, verdict.confidence = "app.error", REFUSED_SURE
-        verdict.reason = (
-            f"its output says: {quoted(named[0][0]).rstrip('.')}; the logs of {', '.join(sorted(hosts))} show nothing wrong there: "
-            "no program listened at that port"
         )
 
     def _lost(self, verdict: Verdict, event: Event, host: str) -> Fact | None:
@@ -130,11 +127,24 @@ class NamedHosts:
                 continue
             if run.start is None or fact.start < run.start - BEGAN_S:
                 continue
-            if self._back(host, fact) + BACK_S < at:
+            if self._back(host, fact) + BACK_S < at or (fact.kind in _CUT_OFF and not self._cut_off(fact, at)):
                 continue
             if self._limits.of_cause(fact, ()) is None:
                 return fact
         return None
+
+    def _cut_off(self, fact: Fact, at: float) -> bool:
+        """Did an outage of a network last until an error, for long enough, on a port that carries something?"""
+        end = at if fact.end is None else fact.end
+        if end + SLACK_S < at or end - fact.start < CUT_S:
+            return False
+        if fact.kind != LINK_OUTAGE.name:
+            return True
+        trivial = cause_of(fact).trivial
+        if fact.attrs.get(LEGS) or fact.attrs.get(STAND_IN) or (trivial and trivial(self._world, fact)):
+            return False
+        # Hosts have ports without any use, whose drivers log their loss as well.
+        return fact.attrs.get(ROLE) == FABRIC or (fact.host, fact.device) in self._world.site.cables
 
     def _back(self, host: str, lost: Fact) -> float:
         """When a host was there again after a loss, as far as is known; infinity if it is not."""
@@ -149,12 +159,6 @@ class NamedHosts:
     @cached_property
     def _losses(self) -> dict[str, list[Fact]]:
         return _by_host(self._world.facts_of(*_LOST))
-
-    @cached_property
-    def _faults(self) -> dict[str, list[Fact]]:
-        """What can be the root of an incident of the infrastructure, by host."""
-        infra = (f for f in self._world.facts if f.run is None and cause_of(f).category.startswith("infra."))
-        return _by_host(infra)
 
 
 def _by_host(facts: Iterable[Fact]) -> dict[str, list[Fact]]:

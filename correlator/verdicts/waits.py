@@ -22,7 +22,7 @@ def doubt_wait(world: World, verdict: Verdict, outage: Fact) -> None:
     wait = wait_of(world, outage, run)
     if wait is None:
         return
-    elsewhere = ended_elsewhere(world, run, wait)
+    elsewhere = None if wait.stuck or wait.silent else ended_elsewhere(world, run, wait)
     verdict.at_most = min(verdict.at_most, _sure(wait, elsewhere))
     if not (wait.stuck or wait.silent):
         beside = (

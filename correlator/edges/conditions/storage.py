@@ -78,8 +78,10 @@ def stood_still(world: World, cause: Fact, effect: Fact) -> str | None:
     if wait.begin < run.start - 1.0:
         return f"it had not answered for {run.start - wait.begin:.0f} s when the run began"
     waited = wait.end - wait.begin
-    most = waited >= SHORT_S and wait.share >= MOST_OF_IT and ended_elsewhere(world, run, wait) is not None
-    if (waited < WAITED_S and not most) or wait.share < SHARE:
+    short = waited < WAITED_S
+    if short and waited >= SHORT_S and wait.share >= MOST_OF_IT:
+        short = ended_elsewhere(world, run, wait) is None
+    if short or wait.share < SHARE:
         return f"it was away for only {max(0.0, waited):.0f} of the run's {run.end - run.start:.0f} s"
     left = 0.0 if wait.over is None else run.end - wait.over
     if left > BACK_S or (left > NO_TIME_S and wait.share < MOST_OF_IT):

@@ -29,7 +29,7 @@ from correlator.facts.environment.kinds import (
     NodeEnvironment,
 )
 from correlator.facts.environment.odds import VERY_FILE, Witness, odds_of, odds_of_one_thing
-from correlator.facts.environment.symptoms import Signature, signature_of
+from correlator.facts.environment.symptoms import signature_of
 from correlator.facts.fabric_managers import FABRIC_MANAGER
 from correlator.facts.gpu_holders import none_counted
 from correlator.facts.host_names import HostNames, host_names
@@ -82,10 +82,10 @@ _NOWHERE: Numbers = np.zeros(0, np.int64)
 def environments(world: World) -> list[Fact]:
     """``node.environment`` per node and half hour, ``environment.told`` per run."""
     names = cache(lambda: host_names(world))  # of few runs are names not found
-    fresh = _failures(world.facts_of(RUN_FAILED.name), world.run, names)
+    fresh = _failures(world.facts_of(RUN_FAILED.name), world.run)
     if not fresh:
         return []
-    runs, failures = _with_past(world, fresh, names)
+    runs, failures = _with_past(world, fresh)
     ended = cache(lambda: Ended(runs, {f.run.key: f.signature.key for f in failures}))
     alike: defaultdict[tuple[str, str], list[Failure]] = defaultdict(list)
     for failure in sorted(failures, key=lambda f: (f.end, f.run.key)):
@@ -100,7 +100,10 @@ def environments(world: World) -> list[Fact]:
         )
     reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
     facts = [fact for fact in facts if not _explained(world, fact)]
-    in_output = (_in_output(ended, alike[f.signature.key], f, names) for f in fresh if f.run.key not in reported)
+    mistaken = _mistaken(failures, names)
+    in_output = (
+        _in_output(ended, alike[f.signature.key], f, names, mistaken) for f in fresh if f.run.key not in reported
+    )
     return [*facts, *(fact for fact in in_output if fact is not None)]
 
 
@@ -108,22 +111,36 @@ def _of_nodes(world: World, ended: Callable[[], Ended], groups: Iterable[_Group]
     return [fact for group in groups if (fact := _of_node(world, ended, group)) is not None]
 
 
-def _failures(ends: Iterable[Fact], runs: Mapping[str, Run], names: Callable[[], HostNames]) -> list[Failure]:
-    """The failed runs among ``runs`` that have a signature. A name that no host of the cluster has is its user's mistake."""
+def _failures(ends: Iterable[Fact], runs: Mapping[str, Run]) -> list[Failure]:
+    """The failed runs among ``runs`` that have a signature."""
     found = []
     for end in ends:
         run = runs.get(end.run or "")
         if run is None or run.end is None or run.state not in CONCLUSIVE:
             continue
-        if (signature := signature_of(end)) is not None and not _misspelt(signature, names):
+        if (signature := signature_of(end)) is not None:
             found.append(Failure(run, signature, _where(run, end)))
     return found
 
 
-def _misspelt(signature: Signature, names: Callable[[], HostNames]) -> bool:
-    if signature.symptom.name != NAMES or signature.event is None:
-        return False
-    return names().misspelt_in(signature.event.message) is not None
+def _mistaken(failures: Iterable[Failure], names: Callable[[], HostNames]) -> frozenset[str]:
+    """The runs that asked for a name like those of the nodes that no node has, where no other user's run on their node failed for
+    a name within about half an hour: they raise no doubt about the node."""
+    of_names = [f for f in failures if f.signature.symptom.name == NAMES and f.signature.event]
+    users: defaultdict[tuple[str | None, int], set[str]] = defaultdict(set)
+    for failure in of_names:
+        users[failure.host, int(failure.end // SLOT_S)].add(failure.user)
+    found = set()
+    for failure in of_names:
+        slot = int(failure.end // SLOT_S)
+        near = set().union(*(users.get((failure.host, at), ()) for at in (slot - 1, slot, slot + 1)))
+        if near <= {failure.user} and names().misspelt_in(_text(failure), failure.run.nodes) is not None:
+            found.add(failure.run.key)
+    return frozenset(found)
+
+
+def _text(failure: Failure) -> str:
+    return failure.signature.event.message if failure.signature.event else ""
 
 
 def _where(run: Run, end: Fact) -> str | None:
@@ -134,9 +151,7 @@ def _where(run: Run, end: Fact) -> str | None:
     return node_of_first(run, tasks)
 
 
-def _with_past(
-    world: World, fresh: Sequence[Failure], names: Callable[[], HostNames]
-) -> tuple[list[Run], list[Failure]]:
+def _with_past(world: World, fresh: Sequence[Failure]) -> tuple[list[Run], list[Failure]]:
     """All runs and failures of the day before the first failure, including those before the window of a tick."""
     first = min(f.end for f in fresh)
     past_runs, past_ends = world.past(first - DAY_S - NEAR_S - 2 * SLOT_S)
@@ -155,7 +170,7 @@ def _with_past(
         end.run: run for end in past_ends if end.run is not None and (run := further.get(end.run)) is not None
         and ((run.end or 0.0) >= near or run.row.get("user") in users or not hosts.isdisjoint(run.nodes))
     }  # fmt: skip
-    return [*world.runs, *further.values()], [*fresh, *_failures(past_ends, asked, names)]
+    return [*world.runs, *further.values()], [*fresh, *_failures(past_ends, asked)]
 
 
 @dataclass(frozen=True)
@@ -390,21 +405,32 @@ def _explained(world: World, fact: Fact) -> bool:
 
 
 def _in_output(
-    ended: Callable[[], Ended], alike: Sequence[Failure], failure: Failure, names: Callable[[], HostNames]
+    ended: Callable[[], Ended],
+    alike: Sequence[Failure],
+    failure: Failure,
+    names: Callable[[], HostNames],
+    mistaken: Collection[str],
 ) -> Fact | None:
-    """What a run's own output reports about its node, or about all nodes; None if it may as well be its own mistake."""
+    """What a run's own output reports about its node, or about all nodes; None if it may as well be its own mistake.
+
+    ``mistaken``: runs that may have asked for a name that no host has.
+    """
     signature = failure.signature
     symptom = signature.symptom
-    if signature.event is None or not (symptom.shared or symptom.strong or symptom.of_node):
+    if (
+        signature.event is None
+        or failure.run.key in mistaken
+        or not (symptom.shared or symptom.strong or symptom.of_node)
+    ):
         return None
-    near = [f for f in alike if abs(f.end - failure.end) <= AHEAD_S]
+    near = [f for f in alike if abs(f.end - failure.end) <= AHEAD_S and f.run.key not in mistaken]
     hosts, users = {f.host for f in near if f.host}, {f.user for f in near}
     place = str(failure.host)
     if (symptom.shared or symptom.strong) and len(hosts) > 1 and len(users) > 1:
         place = ""
         counts = f"the same error on {len(hosts)} nodes for {len(users)} users"
     elif failure.host is not None and failure.user and (symptom.strong or symptom.of_node):
-        exists = symptom.name == NAMES and bool(names().hosts_in(signature.event.message))
+        exists = symptom.name == NAMES and bool(names().other_not_found_in(_text(failure), failure.run.nodes))
         counts = _of_one(ended(), failure, strong=symptom.strong or exists)
     else:
         return None

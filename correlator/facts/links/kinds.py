@@ -77,7 +77,7 @@ CLOCK_OFF: Attr[float] = attr("clock_off")
 PLANE: Attr[str | None] = attr("plane")
 
 
-def _no_cable(world: Any, fact: Fact) -> bool:
+def no_cable(world: Any, fact: Fact) -> bool:
     """Is it a port that the inventory of its host does not list?"""
     return not world.site.cabled(fact.host, fact.device, fact.attrs.get(SWITCH))
 
@@ -115,7 +115,7 @@ LINK_OUTAGE = Kind(
         "nic.link_down", "infra.network", "{device} of {host} lost its link{for_time}", "a node lost its network",
         (("Drain {host} when it is idle and check cable, transceiver and switch port of {device}.",
           "scontrol update nodename={host} state=drain reason='link {device} down'"),),
-        repeated="nic.link_flap", software=SOFTWARE, unharmed="benign", trivial=_no_cable, words="peers", family="link",
+        repeated="nic.link_flap", software=SOFTWARE, unharmed="benign", trivial=no_cable, words="peers", family="link",
         disproof="The link's own counters or the far end showing it up during the wait, or another node of the run failing first.",
         instead=Instead(
             once=(("Check cable, transceiver and switch port of {device} of {host} in the next window.", None),),

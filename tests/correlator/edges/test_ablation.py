@@ -44,6 +44,11 @@ class Case:
     expected: tuple[str, str | None, str | None]
 
 
+def _hot_module(at: float) -> list[Any]:
+    return [event("nic.error", at, "n1", "Port module event[error]: module 0, Cable error, High Temperature", pci="0000:17:00.0",
+                  driver="mlx5_core", module_event="Cable error, High Temperature")]  # fmt: skip
+
+
 def _slow_by(lines: list[Any], **more: Any) -> World:
     job = one(1600, "TIMEOUT", time_limit_s=3600)
     return world(lines, [job], **slowed(job, 2000), **more)
@@ -158,6 +163,8 @@ CASES = [
     Case("E12", lambda: world([*down(0, "n1", "ib0", 700), *watchdog(605)], [one(1600, "TIMEOUT")]), ("infra.network", "link.outage", "n1")),
     Case("E16", lambda: _slow_by([event("fabric.link_errors", i * 120.0, "ctl", "Local Link integrity threshold reached", source="opensm",
                                         ibdev="mlx5_1", peer_node="n1") for i in range(12)]), ("infra.network", "link.errors", "n1")),
+    Case("E16M", lambda: world([*_hot_module(0), *lost_peers(60)], [one(62)]), ("infra.network", "link.module_fault", "n1")),
+    Case("E16P", lambda: world([*_hot_module(0), *watchdog(605)], [one(608)]), ("infra.network", "link.module_fault", "n1")),
     Case("E45H", lambda: world([*xid(0, 79), *set_down_by_check(60, "NHC: check_nv_gpu: GPU 0 lost"), *node_fail(60)], [one(60, "NODE_FAIL")]), ("infra.gpu", "gpu.xid", "n1")),
     Case("E09", lambda: over_planes(down(0, "n1", "rdma0")), ("infra.network", "link.outage", "n1")),
     Case("E28", lambda: _slow_by([], throttling=[Throttled("n2", "00000000:9A:00.0", T0 + 60, T0 + 1590, T0 - 240, None, 9)]),

@@ -6,7 +6,11 @@ from typing import Any
 
 import pytest
 
+from correlator.edges.conditions import storage
+from correlator.facts.jobs.kinds import RUN_TIMEOUT
+from correlator.facts.storage_hangs import Wait, ended_elsewhere
 from tests.correlator.field import ANY, TIMELIMIT, InOneStore, Situation, ended, heard, wrong
+from tests.correlator.making import T0, run, world
 
 TIMEOUT = ("app.timeout", None, None)
 STORAGE = ("infra.storage", "storage.outage", ANY)
@@ -46,3 +50,34 @@ def test_what_was_compared_is_told() -> None:
     doubts = FOUND["the same program ends elsewhere in time"][1][1]["doubts"]
     assert any("of the same name took 36 s elsewhere" in doubt for doubt in doubts)
     assert "nas1 did not answer its node for 53 of its 66 s" in FOUND["without any other"][1][0]["summary"]
+
+
+class Unread(list[Any]):
+    """All runs of a cluster: a comparison for each of many timed-out runs must not look at each of them."""
+
+    def __iter__(self) -> Any:
+        raise AssertionError("looked at all runs of the cluster")
+
+
+def test_a_run_is_compared_with_those_of_its_user_and_name_only() -> None:
+    mine = run(1, ["n1"], 0, 66, "TIMEOUT", user="ada", name="stores")
+    same = run(2, ["n2"], 10, 46, "COMPLETED", user="ada", name="stores")
+    others = [run(n, ["n2"], 10, 200, "COMPLETED", user="ben", name="stores") for n in range(3, 9)]
+    where = world([], [mine, same, *others])
+    where.runs = Unread(where.runs)
+    found = ended_elsewhere(where, where.run[mine.key], Wait(T0 + 13, T0 + 66, 0.8, None, silent=False, stuck=False))
+    assert found is not None
+    assert (found.run.key, found.took) == (same.key, 36.0)
+
+
+def test_a_long_wait_asks_nothing_of_other_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: Any) -> None:
+        raise AssertionError("compared for nothing")
+
+    monkeypatch.setattr(storage, "ended_elsewhere", asked)
+    long = Wait(T0 + 10, T0 + 100, 0.9, None, silent=True, stuck=False)
+    monkeypatch.setattr(storage, "wait_of", lambda *_: long)
+    mine = run(1, ["n1"], 0, 100, "TIMEOUT", user="ada", name="stores")
+    where = world([], [mine])
+    end = RUN_TIMEOUT.fact(T0 + 100, None, 0.5, "n1", run=mine.key, attrs={})
+    assert storage.stood_still(where, end, end) is None

@@ -24,6 +24,18 @@ def client(words: str, at: str = "-1s") -> str:
     return f"{at} {{0}} stderr: ConnectionError: no features from {words}"
 
 
+REFUSED = client("gpu04:27000: [Errno 111] Connection refused")
+FAILED_UNIT = [
+    "-60s gpu04 systemd[1]: lmgrd.service: Main process exited, code=killed, status=11/SEGV",
+    "-60s gpu04 systemd[1]: lmgrd.service: Failed with result 'signal'.",
+]
+KILLED = (
+    "-60s gpu04 kernel: Out of memory: Killed process 4711 (lmgrd) total-vm:100kB, anon-rss:100kB, file-rss:0kB, "
+    "shmem-rss:0kB, UID:0 pgtables:1kB oom_score_adj:0"
+)
+IB = "mlx5_core 0000:17:00.0 ib0"
+DOWN = f"{{}} gpu04 kernel: {IB}: Link down"
+
 SITUATIONS = [
     heard("lost while it is asked", [PANIC.format("-20s"), client("gpu04:24567: timed out")], CLIENT, (UNKNOWN,)),
     heard("by its name on the fabric", [PANIC.format("-20s"), client("gpu04-hsn:24567: timed out")], CLIENT, (UNKNOWN,)),
@@ -38,11 +50,19 @@ SITUATIONS = [
     heard("an error that names it by the way", [PANIC.format("-20s"), "-1s {0} stderr: KeyError: 'gpu04'"], CLIENT, (APP,)),
     heard("a host that is none", [PANIC.format("-20s"), client("gpu40:24567: timed out")], CLIENT, (APP,)),
     # refused
-    heard("refused by a host that is well", [client("gpu04-hsn:24567: [Errno 111] Connection refused")], CLIENT, (APP,), at_most=0.85),
+    heard("refused by a host that is well", [REFUSED], CLIENT, (UNKNOWN,)),
+    heard("refused where a service failed", [*FAILED_UNIT, REFUSED], CLIENT, (UNKNOWN,)),
+    heard("refused where the kernel killed the server", [KILLED, REFUSED], CLIENT, (UNKNOWN,)),
+    heard("refused by a host that lost a GPU long before", [f"-20min gpu04 kernel: {FELL_OFF}", REFUSED], (ended(nodes="gpu01", start="-2h"),), (UNKNOWN,)),
     heard("refused by a host of which nothing was collected", [client("gpu09-hsn:24567: [Errno 111] Connection refused")],
           (*CLIENT, ended("COMPLETED", nodes="gpu09")), (UNKNOWN, None)),
     heard("refused by a host that lost a GPU", [f"-60s gpu04 kernel: {FELL_OFF}", client("gpu04:80: [Errno 111] Connection refused")], CLIENT, (UNKNOWN,)),
     heard("refused by a node of its own", [client("gpu02:24567: [Errno 111] Connection refused")], (ended(nodes="gpu[01-02]"),), (UNKNOWN,)),
+    # a network that was lost without cutting the host off from it
+    heard("cut off for two seconds, long before", [DOWN.format("-5min"), f"-298s gpu04 kernel: {IB}: Link up", client("gpu04:80 timed out")], CLIENT, (APP,)),
+    heard("cut off for two seconds, right before", [DOWN.format("-4s"), f"-2s gpu04 kernel: {IB}: Link up", client("gpu04:80 timed out")], CLIENT, (APP,)),
+    heard("cut off until right before", [DOWN.format("-40s"), f"-3s gpu04 kernel: {IB}: Link up", client("gpu04:80 timed out")], CLIENT, (UNKNOWN,)),
+    heard("a port of no use went down", ["-5min gpu04 kernel: ixgbe 0000:17:00.0 eno8: NIC Link is Down", client("gpu04:80 timed out")], CLIENT, (APP,)),
 ]  # fmt: skip
 FOUND = InOneStore(SITUATIONS)
 
@@ -56,6 +76,13 @@ def test_the_doubt_names_the_host_and_the_moment() -> None:
     summary = FOUND["by its name on the fabric"][1][0]["summary"]
     assert "gpu04-hsn:24567: timed out; gpu04, which it names, panicked at" in summary
     assert "nothing but its own output tells" in summary
+
+
+def test_a_refused_connection_only_adds_that_nothing_listened() -> None:
+    summary = FOUND["refused by a host that is well"][1][0]["summary"]
+    assert (
+        "no program of gpu04, which it names, listened at that port: nothing tells whether one should have" in summary
+    )
 
 
 def category(lines: list[Any], words: str, **more: Any) -> str:

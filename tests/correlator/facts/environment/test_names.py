@@ -18,14 +18,16 @@ CONFIGURED = Inventory([{"name": "NodeName:gpu[01-20]", "value": "CPUs=8", "scop
 FAILED = "[Errno -3] Temporary failure in name resolution"
 
 
-def judged(*failed: tuple[str, str, str], well: tuple[tuple[str, str], ...] = (), **more: Any) -> list[Verdict]:
+def judged(
+    *failed: tuple[str, str, str], label: str = "", well: tuple[tuple[str, str], ...] = (), **more: Any
+) -> list[Verdict]:
     """Verdicts on jobs that failed in the same seconds: user, node and the name that each did not find; and others
     (user, node) that ended well meanwhile."""
     hosts = [node for _, node, _ in failed] + [node for _, node in well]
     lines = [event("kernel.mce", t, host, "EDAC MC: Ver: 3.0.0") for host in sorted(set(hosts)) for t in (-800, 800)]
     runs = []
     for number, (user, node, name) in enumerate(failed, 1):
-        message = f"ConnectionError: no features from {name}:24567 at step 0: {FAILED}"
+        message = f"{label.format(node)}ConnectionError: no features from {name}:24567 at step 0: {FAILED}"
         lines.append(event("job.exit_error", 99, None, message, source="job_stderr", job_id=number))
         runs.append(run(number, [node], 0, 100 + number / 10, user=user, name="train", exit_code=1))
     for number, (user, node) in enumerate(well, 100):
@@ -39,6 +41,29 @@ def test_a_name_that_no_node_has_is_a_mistake_and_no_doubt_about_another_users_n
     assert (right.category, wrong.category) == ("unknown", "app.error")
     assert "gpu03 resolves no names (1 of 1 jobs of its user on gpu03 failed so, 0 of 1 elsewhere)" in right.reason
     assert wrong.reason.endswith("gpu1-hsn, which it names, is no node of slurm.conf")
+    assert wrong.at_most == 0.7
+
+
+@pytest.mark.parametrize("label", ["[{}] ", "{}: ", "{}: rank 0: "])
+def test_the_label_of_a_line_is_no_name_that_it_asked_for(label: str) -> None:
+    for name in ("gpu1-hsn", "my-typo"):
+        (alone,) = judged(("eve", "gpu03", name), label=label)
+        assert alone.category == "app.error"
+    (right,) = judged(("eve", "gpu03", "gpu01-hsn"), label=label)
+    assert (right.category, "gpu03 resolves no names" in right.reason) == ("unknown", True)
+
+
+def test_a_rank_that_is_called_like_a_node_is_none() -> None:
+    (verdict,) = judged(("eve", "gpu03", "data.example.org"), label="[gpu0] ")
+    assert (verdict.category, "slurm.conf" in verdict.reason) == ("app.error", False)
+    assert verdict.at_most > 0.7
+
+
+def test_names_like_the_nodes_that_two_users_do_not_find_on_one_node_are_no_mistakes() -> None:
+    """They may be nodes of another cluster, or dynamic ones: the node's resolver is in question all the same."""
+    well = tuple((user, node) for user in ("ada", "ben") for node in ("gpu05", "gpu06", "gpu07"))
+    verdicts = judged(("ada", "gpu03", "gpu150"), ("ben", "gpu03", "gpu01-hsn"), well=well)
+    assert {(v.category, v.root and v.root.host) for v in verdicts} == {("infra.node", "gpu03")}
 
 
 def test_names_that_exist_fail_on_several_nodes_for_what_they_share() -> None:
@@ -53,8 +78,8 @@ def test_two_users_names_on_one_node_are_its_resolvers() -> None:
     well = tuple((user, node) for user in users for node in ("gpu05", "gpu06", "gpu07"))
     verdicts = judged(*((user, "gpu03", "gpu01-hsn") for user in users), well=well)
     assert {(v.category, v.root and v.root.host) for v in verdicts} == {("infra.node", "gpu03")}
-    mistaken = judged(*((user, "gpu03", "gpu1-hsn") for user in users), well=well)
-    assert {(v.category, v.root and v.root.host) for v in mistaken} == {("app.error", None)}
+    unlisted = judged(*((user, "gpu03", "gpu1-hsn") for user in users), well=well)
+    assert {(v.category, v.root and v.root.host) for v in unlisted} == {("infra.node", "gpu03")}
 
 
 def test_one_users_name_is_no_nodes_fault_if_it_fails_elsewhere_too() -> None:
@@ -89,4 +114,30 @@ NAMES = HostNames(["gpu01", "gpu02", "r1n05"], ["ctl", "nas1", "login-a"], {"10.
     ],
 )
 def test_what_a_line_names(text: str, hosts: list[str], misspelt: str | None) -> None:
-    assert (NAMES.hosts_in(text), NAMES.misspelt_in(text)) == (hosts, misspelt)
+    assert (NAMES.hosts_in(text), NAMES.misspelt_in(f"{text}: {FAILED}")) == (hosts, misspelt)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (f"no features from gpu1-hsn:24567 at step 0: {FAILED}", "gpu1-hsn"),
+        (f"gpu01: rank 0: gpu1-hsn: {FAILED}", "gpu1-hsn"),
+        ("ssh: Could not resolve hostname my-typo: Name or service not known", "my-typo"),
+        ("curl: (6) Could not resolve host: data.example.org", "data.example.org"),
+        ("Error: getaddrinfo EAI_AGAIN gpu3", "gpu3"),
+        (f"urllib3: Failed to resolve 'hub.example.org' ({FAILED})", "hub.example.org"),
+        (f"[gpu01] https://data.example.org: {FAILED}", "data.example.org"),
+        (f"gpu01: socket.gaierror: {FAILED}", "socket.gaierror"),
+        ("gpu7: no route to host", None),
+        (FAILED, None),
+    ],
+)
+def test_the_name_that_an_error_of_the_resolver_is_about(text: str, name: str | None) -> None:
+    assert NAMES.not_found_in(text) == name
+
+
+def test_nodes_of_the_run_hide_no_misspelt_name() -> None:
+    text = f"[gpu01] no features from gpu1-hsn:24567: {FAILED}"
+    assert NAMES.misspelt_in(text) is None
+    assert NAMES.misspelt_in(text, ["gpu01"]) == "gpu1-hsn"
+    assert NAMES.misspelt_in(f"[gpu01] http://data.example.org:80/x by gpu7:80: {FAILED}", ["gpu01"]) is None
