@@ -150,10 +150,10 @@ def _is_lost(run: Run, first: float, last: float) -> bool:
 
 
 def _is_across(run: Run, at: float) -> bool:
-    """Did a run begin before that moment, and end by itself well after it?"""
+    """Did a run begin before that moment, and end by itself well after it, while a tick still looks back at it?"""
     return (
         run.state in _BY_THEMSELVES and run.start is not None and run.end is not None and _is_accounted(run)
-        and len(run.nodes) == 1 and run.start < at - _LATER_S and at + _LOST_WITHIN_S < run.end
+        and len(run.nodes) == 1 and run.start < at - _LATER_S and at + _LOST_WITHIN_S < run.end <= at + FOLLOWS_S
     )  # fmt: skip
 
 

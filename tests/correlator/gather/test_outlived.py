@@ -84,7 +84,7 @@ STARTED = "[2026-02-28T09:58:00.000] slurmd version 23.11.4 started\n"
 AT_ONCE = "[2026-02-28T09:50:00.050] slurmd version 23.11.4 started\n"
 FAILED = "[2026-02-28T09:50:00.100] error: _try_to_reconfig: Resuming operation, reconfigure failed.\n"
 #: Jobs 42 and 45 run from 10:00 to 10:20.
-MEANWHILE = FATAL.replace("09:50:00", "10:05:00")
+MEANWHILE = FATAL.replace("09:50:00", "10:10:00")
 AWAY = SILENT.replace("10:18:30", "09:55:00")
 #: What journald records of systemd.
 FAILS = json.dumps(
@@ -115,7 +115,8 @@ ENDS_OF_SLURMD = {
     "it failed to reconfigure, and goes on": End(FATAL + FAILED, False),
     "a start in the same moment": End(FATAL + AT_ONCE + LAUNCH.format(45), False),
     "runs went on across it": End(MEANWHILE, False),
-    "and it started again": End(MEANWHILE + STARTED.replace("09:58:00", "10:06:00"), False),
+    "runs went on for longer than a tick looks back": End(FATAL.replace("09:50:00", "10:01:00"), True),
+    "and it started again": End(MEANWHILE + STARTED.replace("09:58:00", "10:11:00"), False),
     "it launched a job, and slurmctld had no answer": End(FATAL + LAUNCH.format(45), True, {CTLD: AWAY}),
     "it goes on, and slurmctld had no answer": End(FATAL + FAILED, True, {CTLD: AWAY}),
     "runs went on, and slurmctld had no answer": End(MEANWHILE, True, {CTLD: SILENT}),
@@ -123,7 +124,9 @@ ENDS_OF_SLURMD = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "live"), in_both_ways(ENDS_OF_SLURMD, {"it launched a job that ended by itself"}))
+@pytest.mark.parametrize(
+    ("name", "live"), in_both_ways(ENDS_OF_SLURMD, {"it launched a job that ended by itself", "runs went on across it"})
+)
 def test_the_last_words_of_a_slurmd_that_goes_on_accuse_nobody(name: str, live: bool) -> None:
     end = ENDS_OF_SLURMD[name]
     files = tree(Case("", {}, end.rows))
