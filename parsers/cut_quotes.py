@@ -8,10 +8,8 @@ words of its own behind it, or the refusal of the request, which the same thread
 * A message with an end of its own that lacks it is cut: the lines up to the one that has this end are the user's.
 * A message that ends with the user's text may be whole. The lines between it and the refusal may be the user's.
 
-Not all of them are known, and one consists of a user's text alone (``scontrol notify``). One sign is in all of them: a
-user writes a time before the message is written. Lines right behind a slurmstepd's that are older, before one that is its
-age, stand within its text. A clock that is set back stays behind, and comes to its old time as late as it was ahead. Who
-guesses the time of the message to a tenth of a second is not found by this.
+Not all of them are known, and one consists of a user's text alone (``scontrol notify``). Times show nothing: a user can write
+any time, and so hide by it what a daemon says; a clock may be set back, and processes write late.
 
 A user can write an end or a refusal, too. So further ones count for a few lines; who writes more of them, further apart,
 is not found here (``correlator/gather/outlived.py`` compares with what accounting says). All lines behind such a
@@ -34,11 +32,6 @@ from parsers.quoting import quoted_data
 _REFUSED = re.compile(r"^(?:error: |info: )?_?slurm_rpc_\w+: (?!JobId=\S+ InitPrio)")
 #: It follows within this (seconds): the thread only gives its locks back.
 _AT_ONCE_S = 0.1
-#: Lines that processes write at once are in another order by less than this, and a message is written within this from the
-#: line behind its end (seconds).
-_IN_ORDER_S, _BEHIND_S = 0.1, 0.5
-#: slurmstepd writes into the file of slurmd: the step precedes its words.
-_STEPD = re.compile(r"\[\d+\.\w+\] ")
 #: A user's text has at most so many lines, and so many between two ends.
 _MOST, _BETWEEN = 50, 2
 #: What may stand before the words of ``begin``: a step, levels and names of functions of one word each, and the beginning of
@@ -77,7 +70,7 @@ def lines_within(frame: pl.DataFrame) -> frozenset[int]:
     if not of_slurm.any():
         return frozenset()
     messages, ours = frame["message"], of_slurm.arg_true()
-    found = _older_than_the_line_before(frame, of_slurm)
+    found: set[int] = set()
     hinted = ours.filter(messages.gather(ours).str.contains_any(_hints()).fill_null(False))
     for at in hinted.to_list():
         text = messages[at]
@@ -95,26 +88,6 @@ def lines_within(frame: pl.DataFrame) -> frozenset[int]:
             # The line with the message's own end begins with the user's words; a refusal is slurmctld's.
             found.update(range(at + 1, at + 1 + last + (cut.end is not None)))
     return frozenset(found)
-
-
-def _older_than_the_line_before(frame: pl.DataFrame, of_slurm: pl.Series) -> set[int]:
-    """The rows within what slurmstepd repeated, by their times."""
-    times = frame["time"]
-    back = (
-        of_slurm & ((times - times.shift(1)).dt.total_microseconds() < -_IN_ORDER_S * 1e6).fill_null(False)
-    ).arg_true()
-    found: set[int] = set()
-    for first in back.to_list():
-        text, moment = frame["message"][first - 1], times[first - 1]
-        if not (of_slurm[first - 1] and text and (frame["source"][first - 1] == "slurmstepd" or _STEPD.match(text))):
-            continue
-        for place, time in enumerate(times[first : first + _MOST].to_list()):
-            since = None if time is None else (time - moment).total_seconds()
-            if since is not None and since >= -_IN_ORDER_S:
-                if since <= _BEHIND_S:
-                    found.update(range(first, first + place))
-                break
-    return found
 
 
 def of_users(frame: pl.DataFrame, rows: Collection[int]) -> pl.DataFrame:

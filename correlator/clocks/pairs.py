@@ -36,7 +36,7 @@ from parsers.documents.fields import number
 from parsers.formats.base import SLURM
 from parsers.writers import NO_USERS
 
-#: So many lines of a host that launches too early must come late by as much.
+#: So many lines of a host that launches too early, and most of its late ones, must come late by as much.
 LATE_LINES = 2
 
 #: A prolog runs between allocation and launch; longer delays are no evidence.
@@ -254,14 +254,14 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
     it launches too early, the controller's is not.
 
     Anybody can send a line in a host's name, with the right time in it. So a host that launches too early keeps its sign
-    if lines of its come late by the same amount.
+    if most of its late lines, over some time, come late by the same amount: those of a queue that empties do not.
     """
     late: dict[str, list[float]] = defaultdict(list)
     for host, sign in signs:
         if sign.seconds:
             late[host].append(sign.time)
     live: dict[str, int] = defaultdict(int)
-    lags: dict[str, list[float]] = defaultdict(list)
+    lags: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         times = late.get(event.host or "")
         if (
@@ -273,14 +273,18 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
             lag = event.received - event.time
             live[event.host or ""] += abs(lag) < NOTICEABLE_S
             if lag >= NOTICEABLE_S:
-                lags[event.host or ""].append(lag)
+                lags[event.host or ""].append((event.time, lag))
     return [
         (host, sign)
         for host, sign in signs
-        if not sign.seconds
-        or live[host] < LIVE_LINES
-        or sum(abs(lag + sign.seconds) <= AGREE_S for lag in lags[host]) >= LATE_LINES
+        if not sign.seconds or live[host] < LIVE_LINES or _comes_late_by(-sign.seconds, lags[host])
     ]
+
+
+def _comes_late_by(seconds: float, lags: Sequence[tuple[float, float]]) -> bool:
+    """Do most of a host's late lines (time, lag) come late by this, longer than lags that fall would be about the same?"""
+    times = [at for at, lag in lags if abs(lag - seconds) <= AGREE_S]
+    return len(times) >= max(LATE_LINES, len(lags) // 2 + 1) and max(times) - min(times) > 2 * AGREE_S
 
 
 def _steps(

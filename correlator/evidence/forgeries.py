@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 from correlator.facts.world import World
 from correlator.gather.kernel_copies import Copies, is_own
 from correlator.gather.kernel_lines import DENIED, OF_USER, REFUTED
-from correlator.gather.outlived import OUTLIVED, WROTE_ON
+from correlator.gather.outlived import OUTLIVED
 from correlator.gather.presence import MARGIN_S, user_there_between
 from correlator.gather.standing import OUTPUT, Controllers
 from correlator.gather.uncounted import OPEN
@@ -34,7 +34,6 @@ from correlator.model.false_lines import (
     LOCAL,
     LOG_HOST,
     OTHER_ADDRESS,
-    SLURMDS_LOG,
     Channel,
 )
 from correlator.model.nouns import Event, Run
@@ -47,7 +46,7 @@ SAME_BEFORE_S, SAME_AFTER_S = 900.0, 600.0
 #: An event names at most this many users, devices, jobs, hosts and further lines.
 MOST = 20
 
-_SHOWN = {REFUTED: LOCAL, OF_USER: LOCAL, DENIED: LOG_HOST, OUTLIVED: CONTROLLERS_LOG, WROTE_ON: SLURMDS_LOG}
+_SHOWN = {REFUTED: LOCAL, OF_USER: LOCAL, DENIED: LOG_HOST, OUTLIVED: CONTROLLERS_LOG}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +158,7 @@ def _sender(event: Event) -> str | None:
 
 
 def _shown_false(world: World) -> Iterable[Claim]:
-    """Lines in the kernel's name, and within slurmctld's and slurmd's own files."""
+    """Lines in the kernel's name, and within slurmctld's own file."""
     for event, how, why in world.refuted:
         if how in _SHOWN:
             yield Claim(event, _SHOWN[how], why, _sender(event))
@@ -299,10 +298,6 @@ def _writer(channel: Channel, event: Event, place: str | None, addresses: Sequen
     """Who could have written the lines, in words."""
     if channel is CONTROLLERS_LOG:
         return "any user who can submit jobs: slurmctld writes what they chose, line ends included"
-    if channel is SLURMDS_LOG:
-        return (
-            f"any user whose job was on {event.host}: slurmd and slurmstepd write what they chose, line ends included"
-        )
     if channel is CONTROLLERS_FILE:
         return f"root of {place}, or whoever sends its files"
     ran = f", where {'jobs' if len(users) > 1 else 'a job'} of {' and '.join(users)} ran" if users else ""

@@ -117,14 +117,23 @@ _TAKEOVER = Cause(
     unharmed="benign", root=False,
 )  # fmt: skip
 
+
+def _is_other_back(world: World, takeover: Fact) -> bool:
+    """Did the controller from which a backup took over write again? Then its return makes the incident."""
+    return bool(takeover.attrs.get(TOOK_OVER)) and any(
+        event.source == "slurmctld" and event.time > takeover.start + _BEGIN_S
+        for host in world.controllers - {takeover.host}
+        for event in world.by_host.get(host or "", ())
+    )
+
+
 CONTROLLER_RESTART = Kind(
     "controller.restart", "slurmctld", "slurmctld restarted, or a backup took over.", ControllerRestart,
     brief="slurmctld restarted", trace=Trace("slurmctld restart", "slurmctld did not restart", anywhere=True),
     cause=Cause(
         "slurm.controller_restart", "infra.scheduler", "slurmctld restarted", "the controller restarted",
         unharmed="benign", root=False,
-        # The controller that was lost makes the incident, when it is back.
-        trivial=lambda world, fact: fact.start - world.first < _BEGIN_S or bool(fact.attrs.get(TOOK_OVER)),
+        trivial=lambda world, fact: fact.start - world.first < _BEGIN_S or _is_other_back(world, fact),
     ),
     variant=lambda fact: _TAKEOVER if fact.attrs.get(TOOK_OVER) else None,
 )  # fmt: skip

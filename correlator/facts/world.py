@@ -114,15 +114,14 @@ class World:
         #: For events that others than their program can have written, by id: what speaks against them.
         self.doubted, words = kernel_copies.standing(of_kernel, self.kernel_clocks, self.line_copies, relays)
         self.doubted |= shared_lines.standing(self.admitted, self.by_kind, relays)
-        #: Events that do not count, by the host that they name, and why, without those that the kernel's other lines refute.
-        self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list)
-        #: Those that are shown to be false, with how it is known and why (evidence/forgeries.py).
-        self.refuted: list[tuple[Event, str, str]] = []
+        #: Events that do not count, by the host that they name, and why, without those that the kernel's other lines refute; and
+        #: those that are shown to be false, with how it is known and why (evidence/forgeries.py).
+        self.refuted, alive = outlived(self.by_kind, self.runs_on, self.runs_of_job, hosts_of)
+        self.not_counted: dict[str, list[tuple[Event, str]]] = defaultdict(list, alive)
         #: Questions about other runs: if later rows change an answer, a tick judges again.
         self.looks: list[CountedBefore | WhoWasThere] = []
-        if denied := outlived(self.by_kind, self.runs_on, self.runs_of_job, hosts_of):
-            self.refuted += denied
-            self._without([event for event, *_ in denied], by_source)
+        if no_ends := list(chain((e for e, _, _ in self.refuted), (e for some in alive.values() for e, _ in some))):
+            self._without(no_ends, by_source)
         if self.doubted:
             self._leave_out([e for e in self.admitted if e.id in self.doubted], words, by_source)
         self._index_events()
@@ -257,8 +256,8 @@ class World:
     @cached_property
     def written_early(self) -> list[tuple[float, float]]:
         """Lines of slurmctld that arrived before they were written, and are not corrected: (time, by how many seconds)."""
-        own = (e for host in self.controllers for e in self.by_host.get(host, ()) if e.source == "slurmctld")
-        return [(e.time, early) for e in own if (early := arrived_early(e))]
+        own = chain.from_iterable(self.by_host.get(host, ()) for host in self.controllers)
+        return [(e.time, early) for e in own if e.source == "slurmctld" and (early := arrived_early(e))]
 
     @cached_property
     def launched_early(self) -> list[tuple[str, float, float]]:

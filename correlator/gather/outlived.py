@@ -8,26 +8,28 @@ neither a wrong zone nor a wrong clock can move the end behind the line.
 
 Nothing is denied if a run of the node was lost at that time. Ends long after the line are not looked for: a tick looks 900 s back.
 
-slurmd and slurmstepd write what a user chose, too. ``fatal`` is slurmd's last word: if slurmd then launches a job that ended by
-itself, and no start is between, it went on. slurmd's own file and accounting have to agree on that job: the steps of other jobs
-outlive slurmd, and write into its file what their users chose. A second slurmd that may not run beside the first ends so, too;
-its line is true.
+``fatal`` is slurmd's last word, mostly: a slurmd that fails to reconfigure forks another one, which ends so, and goes on itself; so
+does a second one that may not run beside the first; and slurmd's and slurmstepd's file has users' lines in it. So if slurmd
+launched a job later without a start between, or a run there went on across it and ended by itself, the line is in doubt, and no
+more than that: a start may be in a file that was not collected, a clock may have been set back, and steps outlive a slurmd that
+starts again. slurmctld that gets no answer, a run that was lost, and systemd in a file that no user can write to make it count.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from math import inf
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice, takewhile
 
 from correlator.gather.confirmed import FOLLOWS_S
 from correlator.model.nouns import Event, Run
+from parsers.formats.base import SLURM
 from parsers.job_states import MAY_RUN_AGAIN, OWN_CODE
+from parsers.writers import NO_USERS
 
 #: What speaks against such events.
 OUTLIVED = "outlived"
-#: What speaks against slurmd's last words, and against those of a second slurmd.
-WROTE_ON, SECOND = "wrote on", "second"
 #: How runs end by themselves, which slurmctld ended with their node.
 _BY_THEMSELVES = OWN_CODE
 _DOWN, _KILLED, _SILENT, _ENDED = "slurm.node_down", "slurm.job_node_fail", "slurm.node_not_responding", "slurm.job_end"
@@ -40,12 +42,22 @@ _LATER_S, _SAME_END_S = 2.5, 2.0
 _LOST_WITHIN_S, _SILENT_BEFORE_S = 60.0, 60.0
 
 _FATAL, _LAUNCH, _START = "slurm.daemon_fatal", "slurm.step_start", "slurm.daemon_start"
+_UNIT, _SETTINGS = "sys.service_failed", "slurm.config_error"
 #: slurmd logs a launch within this of what accounting calls the start (seconds).
 _LAUNCHED_S = 5.0
-#: Why a second slurmd ends (slurm src/slurmd/slurmd/slurmd.c, src/common/daemonize.c).
-_OF_A_SECOND = re.compile(r"\bbind|in use|already running|pid ?file", re.IGNORECASE)
+#: slurmd says that it goes on this soon after the one that it forked had ended (seconds; slurm src/slurmd/slurmd/slurmd.c).
+_RESUMED, _RESUMES_S = "Resuming operation", 60.0
+#: Others tell of a slurmd that ended from this long before its line on (seconds).
+_SAME_DEATH_S = 30.0
+#: slurmd starts again no sooner than this, unless systemd says so (seconds).
+_STARTS_S = 1.0
+#: Why such a line does not count.
+WENT_ON_WHY = "slurmd of {host} went on without starting again ({how}), and nothing else shows that it had ended"
 
 Hosts = Callable[[Event], Sequence[str]]
+
+
+Refuted = list[tuple[Event, str, str]]
 
 
 def outlived(
@@ -53,28 +65,96 @@ def outlived(
     runs_on: Mapping[str, Sequence[Run]],
     of_job: Mapping[int, Sequence[Run]],
     hosts_of: Hosts,
-) -> list[tuple[Event, str, str]]:
-    """What Slurm's own files say of lost nodes and of slurmd's end and is not true, with how it is known and why."""
+) -> tuple[Refuted, dict[str, list[tuple[Event, str]]]]:
+    """What slurmctld's own file says of lost nodes and is not true, with how it is known and why; and by host the last words of
+    slurmds that went on, as far as is known, with why in words."""
     lost = _outlived_losses(by_kind, runs_on, of_job, hosts_of)
-    return [*((event, OUTLIVED, why) for event, why in lost), *_wrote_on(by_kind, of_job)]
+    untrue = {event.id for event, _ in lost}
+    witnesses = (one for one in _witnesses(by_kind, hosts_of) if one[1].id not in untrue)
+    return [(event, OUTLIVED, why) for event, why in lost], _went_on(by_kind, runs_on, of_job, witnesses)
 
 
-def _wrote_on(
-    by_kind: Mapping[str, Sequence[Event]], of_job: Mapping[int, Sequence[Run]]
-) -> Iterable[tuple[Event, str, str]]:
+def _went_on(
+    by_kind: Mapping[str, Sequence[Event]],
+    runs_on: Mapping[str, Sequence[Run]],
+    of_job: Mapping[int, Sequence[Run]],
+    witnesses: Iterable[tuple[str, Event]],
+) -> dict[str, list[tuple[Event, str]]]:
     fatals = [e for e in by_kind.get(_FATAL, ()) if e.source == "slurmd" and e.own and e.host]
     if not fatals:
-        return
-    hosts = {e.host for e in fatals}
-    launches = [e for e in by_kind.get(_LAUNCH, ()) if e.host in hosts and e.source == "slurmd" and e.own]
-    starts = [e for e in by_kind.get(_START, ()) if e.host in hosts and e.source != "slurmctld"]
+        return {}
+    hosts = {e.host or "" for e in fatals}
+    mine = (e for e in by_kind.get(_LAUNCH, ()) if e.source == "slurmd" and e.own)
+    launches = _times_by_host(((e.host or "", e) for e in mine), hosts)
+    starts = _times_by_host(((e.host or "", e) for e in by_kind.get(_START, ()) if e.source != "slurmctld"), hosts)
+    resumed = _times_by_host(((e.host or "", e) for e in by_kind.get(_SETTINGS, ()) if _RESUMED in e.message), hosts)
+    shown = _times_by_host(witnesses, hosts)
+    found: dict[str, list[tuple[Event, str]]] = {}
     for event in fatals:
-        again = min((e.time for e in starts if e.host == event.host and e.time >= event.time), default=inf)
-        until = min(again, event.time + FOLLOWS_S)
-        later = (e for e in launches if e.host == event.host and event.time + _LATER_S < e.time < until)
-        if job := next((e.job_id for e in later if _began(event, e, of_job)), None):
-            how = SECOND if _OF_A_SECOND.search(event.message) else WROTE_ON
-            yield event, how, f"this slurmd launched job {job} later, without a start between"
+        host, at = event.host or "", event.time
+        there = runs_on.get(host, ())
+        lost = any(_is_lost(run, at - _LATER_S, at + FOLLOWS_S) for run in there)
+        if lost or next(_within(shown.get(host, ()), at - _SAME_DEATH_S, at + FOLLOWS_S), None):
+            continue
+        again = next((e.time for e in _within(starts.get(host, ()), at + _STARTS_S, at + FOLLOWS_S)), at + FOLLOWS_S)
+        later = _within(launches.get(host, ()), at + _LATER_S, again)
+        how = ""
+        if next(_within(resumed.get(host, ()), at - _LATER_S, at + _RESUMES_S), None):
+            how = "it failed to reconfigure, as it says"
+        elif job := next((e.job_id for e in later if _began(event, e, of_job)), None):
+            how = f"it launched job {job} later"
+        elif across := next((run for run in there if _is_across(run, at)), None):
+            how = f"job {across.job_id} went on there, and ended {across.state} {(across.end or at) - at:.0f} s later"
+        if how:
+            found.setdefault(host, []).append((event, WENT_ON_WHY.format(host=host, how=how)))
+    return found
+
+
+def _times_by_host(events: Iterable[tuple[str, Event]], hosts: Collection[str]) -> dict[str, list[Event]]:
+    """Events of these hosts, in order of time."""
+    found: dict[str, list[Event]] = {}
+    for host, event in events:
+        if host in hosts:
+            found.setdefault(host, []).append(event)
+    for some in found.values():
+        some.sort(key=_time)
+    return found
+
+
+def _time(event: Event) -> float:
+    return event.time
+
+
+def _within(events: Sequence[Event], first: float, last: float) -> Iterator[Event]:
+    """Those from ``first`` to ``last`` (epoch seconds); ``events`` are in order."""
+    return takewhile(lambda e: e.time <= last, islice(events, bisect_left(events, first, key=_time), None))
+
+
+def _witnesses(by_kind: Mapping[str, Sequence[Event]], hosts_of: Hosts) -> Iterator[tuple[str, Event]]:
+    """What no user can have written and shows that a host's slurmd is away."""
+    for event in chain(by_kind.get(_DOWN, ()), by_kind.get(_SILENT, ())):
+        if event.source == "slurmctld":
+            yield from ((host, event) for host in hosts_of(event))
+    for event in chain(by_kind.get(_UNIT, ()), by_kind.get(_START, ())):
+        if (
+            event.source not in SLURM
+            and event.authority in NO_USERS
+            and event.host
+            and "slurm" in event.message.lower()
+        ):
+            yield event.host, event
+
+
+def _is_lost(run: Run, first: float, last: float) -> bool:
+    return run.state in MAY_RUN_AGAIN and run.end is not None and first <= run.end <= last
+
+
+def _is_across(run: Run, at: float) -> bool:
+    """Did a run begin before that moment, and end by itself well after it, while a tick still looks back at it?"""
+    return (
+        run.state in _BY_THEMSELVES and run.start is not None and run.end is not None and _is_accounted(run)
+        and len(run.nodes) == 1 and run.start < at - _LATER_S and at + _LOST_WITHIN_S < run.end <= at + FOLLOWS_S
+    )  # fmt: skip
 
 
 def _began(fatal: Event, launch: Event, of_job: Mapping[int, Sequence[Run]]) -> bool:
@@ -128,9 +208,7 @@ def _outlived_losses(
 
 def _outlived_by(asked: Iterable[Run], beside: Iterable[Run], at: float, ends: Mapping[int, Sequence[float]]) -> str:
     """The run that went on, in words; empty if none did, or if one was lost then."""
-    if any(
-        r.state in MAY_RUN_AGAIN and r.end is not None and at - _LATER_S <= r.end <= at + _LOST_WITHIN_S for r in beside
-    ):
+    if any(_is_lost(run, at - _LATER_S, at + _LOST_WITHIN_S) for run in beside):
         return ""
     for run in asked:
         if run.state not in _BY_THEMSELVES or run.start is None or run.end is None or not _is_accounted(run):

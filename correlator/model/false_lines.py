@@ -54,9 +54,4 @@ CONTROLLERS_LOG = Channel(
     "a line within slurmctld's own file that says that a node is lost",
     "a run of that node, or the job that was to be killed with it, ended by itself later, as accounting and slurmctld say",
 )
-SLURMDS_LOG = Channel(
-    "slurmd's own file",
-    "a line within slurmd's own file that says that it ends",
-    "it then launched a job that ended by itself, as accounting says, and no start of slurmd is between",
-)
-CHANNELS = (LOCAL, LOG_HOST, AS_CONTROLLER, CONTROLLERS_FILE, OTHER_ADDRESS, CONTROLLERS_LOG, SLURMDS_LOG)
+CHANNELS = (LOCAL, LOG_HOST, AS_CONTROLLER, CONTROLLERS_FILE, OTHER_ADDRESS, CONTROLLERS_LOG)

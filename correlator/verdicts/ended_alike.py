@@ -7,7 +7,7 @@ a course; only SIGBUS is hardly ever one: what a program had mapped was gone.
 
 On one node, programs of three users that had run for a while and in one moment find files of one folder of the root (/tmp,
 /scratch) gone, broken or closed to them share more than a mistake, whatever the files are: somebody emptied it, or its disk
-failed. Two users are not enough there either: one of them can die whenever the other does.
+failed. Where each user has a folder below it (/home), the errors have to be the same. Two users are not enough there either: one of them can die whenever the other does.
 """
 
 from __future__ import annotations
@@ -42,12 +42,21 @@ _FAULTS = frozenset(
 )
 #: What differs from run to run in the same error.
 _NUMBERS = re.compile(r"\b0x[0-9a-f]+\b|\d+", re.IGNORECASE)
-#: A file that is gone, broken, or closed to the program, and the folder of the root that it is in.
-_FILE = re.compile(
-    r"(?:No such file or directory|Input/output error|Stale file handle|Permission denied|Read-only file system|Transport endpoint is not "
-    r"connected)\b.*?(?P<after>/[\w.-]+)/|(?P<before>/[\w.-]+)/[^\s'\"`:]*['\"`]?: (?:No such file or directory|Input/output error|Stale "
-    r"file handle|Permission denied|Read-only file system|Transport endpoint is not connected)\b"
+_ERRORS = (
+    "No such file or directory|Input/output error|Stale file handle|Permission denied|Read-only file system|"
+    "Transport endpoint is not connected"
 )
+#: An absolute path begins the line, or follows a quote, a blank or a colon: its first two folders.
+_BEGINS, _IN_PATH = r"(?<![^\s'\"`\u2018\u201c:])", r"[^\s'\"`\u2019\u201d:/]"
+#: A file that is gone, broken, or closed to the program, and the folder of the root that it is in, by where the path stands.
+_FILE = (
+    re.compile(rf"(?P<error>{_ERRORS})\b.*?{_BEGINS}(?P<folder>/[\w.-]+)/(?P<below>{_IN_PATH}*)"),
+    re.compile(
+        rf"{_BEGINS}(?P<folder>/[\w.-]+)/(?P<below>{_IN_PATH}*)(?:/{_IN_PATH}*)*['\"`\u2019\u201d]?: (?P<error>{_ERRORS})\b"
+    ),
+)
+#: These have a folder of each user.
+_OF_EACH_USER = frozenset({"/home", "/users"})
 #: A program that fails sooner may never have had the file (seconds).
 _HAD_IT_S = 10.0
 #: Slurm's own words about the end of a task tell of no error.
@@ -75,9 +84,11 @@ class _Deaths(NamedTuple):
 
 
 class _Files(NamedTuple):
-    """Errors of files below one folder of the root."""
+    """Errors of files below one folder of the root on one node. ``error``: which one, where each user has a folder; else empty."""
 
     folder: str
+    node: str
+    error: str
 
 
 _How = int | str | _Files | None
@@ -94,10 +105,11 @@ class EndedAlike:
         if verdict.category != "app.error" or verdict.chain is not None or verdict.unstarted or verdict.run.end is None:
             return
         number = _signal_of(verdict.run)
-        files = _files_of(verdict.end, verdict.run)
-        for how, needed, apart in (
-            (number, OF_SIGNAL, number != signal.SIGBUS), (_words_of(verdict.end), OF_WORDS, True), (files, OF_WORDS, True)
-        ):  # fmt: skip
+        ways: list[tuple[_How, int, bool]] = [
+            (number, OF_SIGNAL, number != signal.SIGBUS), (_words_of(verdict.end), OF_WORDS, True),
+            *((lost, OF_WORDS, True) for lost in _files_of(verdict.end, verdict.run)),
+        ]  # fmt: skip
+        for how, needed, apart in ways:
             others = self._like(verdict.run, how, apart=apart) if how else []
             users = {other.user for other in others}
             if len(users) < needed:
@@ -122,19 +134,20 @@ class EndedAlike:
         first, last = np.searchsorted(deaths.ends, [end - SAME_MOMENT_S, np.nextafter(end + SAME_MOMENT_S, np.inf)])
         begun = np.abs(deaths.starts[first:last] - (run.start or end))
         found = (deaths.each[first + n] for n in (np.flatnonzero(begun >= APART_S) if apart else range(last - first)))
-        on_one_node = isinstance(how, _Files)
-        return [o for o in found if o.user != user and o.nodes.isdisjoint(run.nodes) is not on_one_node]
+        beside = isinstance(how, _Files)
+        return [o for o in found if o.user != user and (beside or o.nodes.isdisjoint(run.nodes))]
 
     @cached_property
     def _deaths(self) -> dict[_How, _Deaths]:
-        """By signal, by error, and by the folder of a lost file."""
+        """By signal, by error, and by the folder of a lost file on each node."""
         found: defaultdict[_How, list[_Death]] = defaultdict(list)
         for end in self._world.facts_of(RUN_FAILED.name):
             run = self._world.run[end.run or ""]
             user = user_of(run)
             if run.end is None or user in (None, SOMEBODY) or not run.nodes:
                 continue
-            for how in (_signal_of(run), _words_of(end), _files_of(end, run)):
+            ways: tuple[_How, ...] = (_signal_of(run), _words_of(end), *_files_of(end, run))
+            for how in ways:
                 if how:
                     found[how].append(_Death(run.end, run, user or "", frozenset(run.nodes)))
         return {how: _in_columns(deaths) for how, deaths in found.items()}
@@ -158,13 +171,16 @@ def _words_of(end: Fact) -> str:
     return _NUMBERS.sub("#", own[0][:_MOST_TEXT]) if own else ""
 
 
-def _files_of(end: Fact, run: Run) -> _Files | None:
-    """Where the file was that a run had lost when it ended, after it had run for a while."""
+def _files_of(end: Fact, run: Run) -> list[_Files]:
+    """Where the file was that a run had lost when it ended, after it had run for a while, on each of its nodes."""
     if run.start is None or run.end is None or run.end - run.start < _HAD_IT_S:
-        return None
+        return []
     own = [e.message for e in end.attrs[WORDS]["own"] if not _OF_SLURM.match(e.message)]
-    lost = _FILE.search(own[0][:_MOST_TEXT]) if own else None
-    return None if lost is None else _Files(lost["after"] or lost["before"])
+    lost = next((found for form in _FILE if (found := form.search(own[0][:_MOST_TEXT]))), None) if own else None
+    if lost is None:
+        return []
+    of_each = lost["folder"] in _OF_EACH_USER or lost["below"] == user_of(run)
+    return [_Files(lost["folder"], node, lost["error"] if of_each else "") for node in sorted(set(run.nodes))]
 
 
 def _named(others: list[_Death]) -> str:

@@ -139,7 +139,7 @@ DENIED_S, DENIED_AFTER_S = 900.0, 5.0
 
 #: Lines of other layers and kinds accuse nothing that could have ended a run.
 _ACCUSING = ("gpu", "link", "storage", "kernel")
-_ACCUSING_KINDS = ("slurm.comm_error", "slurm.node_error")
+_ACCUSING_KINDS = ("slurm.comm_error", "slurm.node_error", "slurm.daemon_fatal")
 _GUARDS_KILL = "sys.guard_kill"
 _HARMLESS = ("nic.link_up", "nic.link_init", "storage.recovered")
 

@@ -136,30 +136,20 @@ def test_what_means_no_event_is_no_daemons_line_either(parser: LineParser) -> No
     assert own[:3] == ("slurmctld", None, 26)
 
 
-def at_times(parser: LineParser, *lines: tuple[str, str]) -> list[str]:
-    """The events of lines of slurmd's file, each with its second."""
-    return [event for event, _ in meant(parser, "slurmd", *(f"[2026-11-30T14:10:{at}] {text}" for at, text in lines))]
-
-
-FATAL, NOTE = "fatal: Unable to determine this slurmd's NodeName", "[36.0] error: hello"
-FATAL_ = "slurm.daemon_fatal"
-
-
-def test_lines_older_than_the_stepds_before_them_are_a_users(parser: LineParser) -> None:
-    """What ``scontrol notify`` writes has no words of Slurm's own."""
-    done = ("03.700", "[36.0] done with job")
-    assert FATAL_ not in at_times(parser, ("03.600", NOTE), ("02.900", FATAL), done)
-    assert FATAL_ not in at_times(parser, ("03.600", NOTE), ("02.900", FATAL), ("02.950", FATAL), done)
-
-
-def test_a_clock_that_is_set_back_hides_nothing(parser: LineParser) -> None:
-    """It stays behind; it is at its old time as late as it was ahead; and processes change the order by little."""
-    launch = "Launching batch job 37 for UID 20002"
+def test_no_time_that_a_user_writes_hides_a_daemons_lines(parser: LineParser) -> None:
+    """A time ahead within a user's text, a clock that is set back, and a line that is written late."""
+    fatal = "fatal: Unable to determine this slurmd's NodeName"
     for lines in (
-        (("03.600", NOTE), ("01.900", FATAL), ("01.950", launch)),
-        (("03.600", NOTE), ("01.900", FATAL)),
-        (("03.600", NOTE), ("02.900", FATAL), ("04.500", launch)),
-        (("03.600", NOTE), ("03.560", FATAL), ("03.700", launch)),
-        (("03.600", launch), ("02.900", FATAL), ("03.700", launch)),
-    ):
-        assert FATAL_ in at_times(parser, *lines), lines
+        (("00.000", "[36.0] error: execve(): x"), ("20.000", "[36.0] y: No such file or directory"), ("05.000", fatal),
+         ("20.100", "[36.0] error: execve(): z: No such file or directory")),
+        (("03.000", "[36.0] done with job"), ("00.100", fatal), ("03.300", "launch task StepId=37.0 request from UID:1000")),
+        (("03.300", "[36.0] done with job"), ("03.100", fatal), ("03.600", "slurmd version 23.11.4 started")),
+    ):  # fmt: skip
+        said = meant(parser, "slurmd", *(f"[2026-11-30T14:10:{at}] {text}" for at, text in lines))
+        assert ("slurm.daemon_fatal", []) in said, lines
+    said = meant(
+        parser, "slurmctld", f"[2026-11-30T14:10:00.000] {PARTITION}x", "[2026-11-30T14:10:20.000] [36.0] y",
+        "[2026-11-30T14:10:00.001] _slurm_rpc_submit_batch_job: Invalid partition name specified",
+        TRUE.format("05.000"), "[2026-11-30T14:10:20.100] _slurm_rpc_submit_batch_job: JobId=77 InitPrio=1 usec=500",
+    )  # fmt: skip
+    assert ("slurm.node_down", []) in said

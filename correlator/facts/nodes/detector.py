@@ -153,11 +153,12 @@ def _without_recalled(world: World, facts: list[Fact]) -> list[Fact]:
     """Without the nodes that a slurmctld found DOWN when it read its state, if they had been set DOWN, were not back, and began
     no run since."""
     found = []
+    of_host: dict[str | None, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        of_host[fact.host].append(fact)
     for fact in facts:
         if all(e.message.startswith(_RECALLED) for e in fact.events) and fact.events:
-            before = max(
-                (f.start for f in facts if f.host == fact.host and f.start < fact.start <= (f.end or inf)), default=None
-            )
+            before = max((f.start for f in of_host[fact.host] if f.start < fact.start <= (f.end or inf)), default=None)
             if before is not None and not any(
                 r.start is not None and before < r.start <= fact.start for r in world.runs_on.get(fact.host or "", ())
             ):

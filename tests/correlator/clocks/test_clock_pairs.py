@@ -112,6 +112,9 @@ CASES = [
     Case("launches early, lines that come late by the same, and some at once, which anybody can send", [*EARLY, *live("n1", [120.2, 120.3] + [0.1] * 5)], -120, BEGUN),
     Case("launches early, and all lines come at once", [*EARLY, *live("n1", [0.1] * 5)], None, BEGUN),
     Case("launches early, and lines that come late by another amount", [*EARLY, *live("n1", [60.2, 60.3] + [0.1] * 5)], None, BEGUN),
+    Case("launches early, and a queue empties that was held back",
+         [*EARLY, *live("n1", [0.1] * 5), *live("n1", [float(n) for n in range(300, 0, -2)], 1.0)], None, BEGUN),
+    Case("launches early, and a queue of few lines empties", [*EARLY, *live("n1", [0.1] * 5), *live("n1", [121.0, 120.0, 119.0], 1.0)], None, BEGUN),
     Case("launches late, and lines that come late, which anybody can send",
          [*OTHERS, *live("n1", [90.1, 90.1] + [0.1] * 5), *(e for j in (14, 15, 16) for e in launch(j, 1000.0 * j, "n1", 90))], None, BEGUN),
 ]  # fmt: skip

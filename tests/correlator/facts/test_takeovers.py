@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from correlator.facts.registry import title_of
+from tests.correlator.erins_job import concluded
 from tests.correlator.making import event, facts, run, world
 
 START = "slurmctld version 22.05.8 started on cluster mini"
@@ -43,6 +44,14 @@ def test_a_takeover_says_what_it_is() -> None:
         world([event("slurm.daemon_start", 0, "ctl2", TAKES_OVER, source="slurmctld")]), "controller.restart"
     )
     assert title_of(fact) == "the backup controller ctl2 took over"
+
+
+@pytest.mark.parametrize(("returns", "incident"), [("", True), (f"[2026-02-28T10:40:00.000] {START}\n", False)])
+def test_a_takeover_is_the_incident_if_the_other_never_comes_back(returns: str, incident: bool) -> None:
+    said = f"[2026-02-28T09:00:00.000] {STANDS_BY}\n[2026-02-28T10:18:10.000] {TAKES_OVER}\n[2026-02-28T10:18:12.000] {SERVES}\n"
+    found = concluded({"controller/slurmctld.log": returns, "ctl2/slurmctld.log": said}, False, {})
+    begun = [i["start"][:16] for i in found["incidents"] if i["root_cause"]["event"] == "slurm.controller_restart"]
+    assert begun == ["2026-02-28T10:18" if incident else "2026-02-28T10:40"]
 
 
 DOWN, RECALLED = "error: Nodes n1 not responding, setting DOWN", "Down nodes: n1"

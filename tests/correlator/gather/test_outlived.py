@@ -5,6 +5,7 @@ erin's jobs 42 and 45 fail on gx02 at 10:20.
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 import pytest
@@ -80,30 +81,62 @@ FATAL = "[2026-02-28T09:50:00.000] fatal: Could not write to /var/spool/slurmd: 
 BOUND = "[2026-02-28T09:50:00.000] fatal: Unable to bind listen port (6818): Address already in use\n"
 LAUNCH = "[2026-02-28T10:00:00.100] Launching batch job {} for UID 1005\n"
 STARTED = "[2026-02-28T09:58:00.000] slurmd version 23.11.4 started\n"
-#: By name: slurmd's file, rows of accounting that differ, the claims, and whether slurmd is said to have died.
-ENDS_OF_SLURMD: dict[str, tuple[str, tuple[tuple[str, str], ...], int, bool]] = {
-    "it launched a job that ended by itself": (FATAL + LAUNCH.format(45), (), 1, False),
-    "it started again": (FATAL + STARTED + LAUNCH.format(45), (), 0, True),
-    "nothing follows": (FATAL, (), 0, True),
-    "a launch of a job that there is not": (FATAL + LAUNCH.format(77), (), 0, True),
-    "a launch of a job that had begun before": (FATAL + LAUNCH.format(45).replace("10:00:00", "09:52:00"), (), 0, True),
-    "the launch came to nothing": (FATAL + LAUNCH.format(45), ((ROW.format(45, 45), lost(45)),), 0, True),
-    "a step of another job writes on": (FATAL + "[2026-02-28T10:00:00.100] [42.0] done with job\n", (), 0, True),
-    "a second slurmd that may not run": (BOUND + LAUNCH.format(45), (), 0, False),
-}
+AT_ONCE = "[2026-02-28T09:50:00.050] slurmd version 23.11.4 started\n"
+FAILED = "[2026-02-28T09:50:00.100] error: _try_to_reconfig: Resuming operation, reconfigure failed.\n"
+#: Jobs 42 and 45 run from 10:00 to 10:20.
+MEANWHILE = FATAL.replace("09:50:00", "10:10:00")
+AWAY = SILENT.replace("10:18:30", "09:55:00")
+#: What journald records of systemd.
+FAILS = json.dumps(
+    {"_HOSTNAME": "gx02", "__REALTIME_TIMESTAMP": str(1772272201 * 10**6), "PRIORITY": "4", "_PID": "1", "_UID": "0",
+     "_SYSTEMD_UNIT": "init.scope", "SYSLOG_IDENTIFIER": "systemd", "_TRANSPORT": "journal",
+     "MESSAGE": "slurmd.service: Failed with result 'exit-code'."}
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "live"), in_both_ways(ENDS_OF_SLURMD, {"it launched a job that ended by itself"}))
-def test_a_slurmd_that_launches_jobs_has_not_died(name: str, live: bool) -> None:
-    lines, rows, claims, died = ENDS_OF_SLURMD[name]
-    files = tree(Case("", {}, rows))
-    found = after({SLURMD: lines}, live, files)
-    assert [e["entities"]["claimed_event"] for e in found] == ["slurm.daemon_fatal"] * claims
-    for event in found:
-        assert event["entities"]["channel"] == "slurmd's own file"
-        assert "any user whose job was on gx02" in event["message"]
-    roots = {
-        (i["root_cause"]["event"], i["root_cause"]["host"])
-        for i in concluded({SLURMD: lines}, live, files)["incidents"]
-    }
-    assert (("slurm.slurmd_crash", "gx02") in roots) is died
+class End(NamedTuple):
+    """``lines`` of slurmd's file, what else is there, rows of accounting that differ. Is slurmd said to have ``died``?"""
+
+    lines: str
+    died: bool
+    others: dict[str, str] = {}  # noqa: RUF012
+    rows: tuple[tuple[str, str], ...] = ()
+
+
+ENDS_OF_SLURMD = {
+    "it launched a job that ended by itself": End(FATAL + LAUNCH.format(45), False),
+    "it started again": End(FATAL + STARTED + LAUNCH.format(45), True),
+    "nothing follows": End(FATAL, True),
+    "a launch of a job that there is not": End(FATAL + LAUNCH.format(77), True),
+    "a launch of a job that had begun before": End(FATAL + LAUNCH.format(45).replace("10:00:00", "09:52:00"), True),
+    "the launch came to nothing": End(FATAL + LAUNCH.format(45), True, rows=((ROW.format(45, 45), lost(45)),)),
+    "a step of another job writes on": End(FATAL + "[2026-02-28T10:00:00.100] [42.0] done with job\n", True),
+    "a second slurmd that may not run": End(BOUND + LAUNCH.format(45), False),
+    "it failed to reconfigure, and goes on": End(FATAL + FAILED, False),
+    "a start in the same moment": End(FATAL + AT_ONCE + LAUNCH.format(45), False),
+    "runs went on across it": End(MEANWHILE, False),
+    "runs went on for longer than a tick looks back": End(FATAL.replace("09:50:00", "10:01:00"), True),
+    "and it started again": End(MEANWHILE + STARTED.replace("09:58:00", "10:11:00"), False),
+    "it launched a job, and slurmctld had no answer": End(FATAL + LAUNCH.format(45), True, {CTLD: AWAY}),
+    "it goes on, and slurmctld had no answer": End(FATAL + FAILED, True, {CTLD: AWAY}),
+    "runs went on, and slurmctld had no answer": End(MEANWHILE, True, {CTLD: SILENT}),
+    "it launched a job, and the journal has its end": End(FATAL + LAUNCH.format(45), True, {"nodes/gx02/journal.json": FAILS + "\n"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "live"), in_both_ways(ENDS_OF_SLURMD, {"it launched a job that ended by itself", "runs went on across it"})
+)
+def test_the_last_words_of_a_slurmd_that_goes_on_accuse_nobody(name: str, live: bool) -> None:
+    end = ENDS_OF_SLURMD[name]
+    files = tree(Case("", {}, end.rows))
+    lines = {SLURMD: end.lines, **end.others}
+    assert not after(lines, live, files)
+    roots = {(i["root_cause"]["event"], i["root_cause"]["host"]) for i in concluded(lines, live, files)["incidents"]}
+    assert (("slurm.slurmd_crash", "gx02") in roots) is end.died
+
+
+def test_a_verdict_names_the_line_that_does_not_count() -> None:
+    found = concluded({SLURMD: MEANWHILE}, False, tree(Case("", {})))
+    (verdict,) = [v for key, v in found["verdicts"].items() if key.split("#")[0] == "45"]
+    assert any("gx02 went on without starting again" in doubt for doubt in verdict["doubts"])

@@ -59,6 +59,10 @@ OPEN = {
     "or cannot read them": [
         TMP, BOBS, Job("carol", "n1", words="PermissionError: [Errno 13] Permission denied: '/tmp/c/x'", lasted=900.0),
     ],
+    "or files of their own folders, by the same error": [
+        replace(TMP, words=GONE.format("/scratch/alice/x")), replace(BOBS, words=GONE.format("/scratch/bob/x")),
+        replace(CAROLS, words="cp: cannot stat ‘/scratch/carol/x.npy’: No such file or directory"),
+    ],
 }  # fmt: skip
 
 #: What several mistakes, one user's or one node's, explain as well.
@@ -78,6 +82,14 @@ BLAMED = {
     "a file of one other user, who may die when she does": [TMP, BOBS],
     "files in other folders": [TMP, replace(BOBS, words=GONE.format("/home/bob/x")), CAROLS],
     "files in /tmp of other nodes": [TMP, replace(BOBS, node="n2"), replace(CAROLS, node="n3")],
+    "folders below those that they began in": [
+        replace(TMP, words=GONE.format("data/train/a.pt")), replace(BOBS, words=GONE.format("data/train/x.pt")),
+        replace(CAROLS, words="cat: my/train/z.txt: No such file or directory"),
+    ],
+    "their own folders, by several errors": [
+        replace(TMP, words=GONE.format("/home/alice/a.pt")), replace(BOBS, words="PermissionError: [Errno 13] Permission denied: '/home/eve/x'"),
+        replace(CAROLS, words="bash: /home/carol/run.sh: No such file or directory"),
+    ],
     "a path that the program never had": [replace(TMP, lasted=3.0), BOBS, CAROLS],
     "they began together": [TMP, replace(BOBS, lasted=600.0), replace(CAROLS, lasted=600.0)],
     "seconds apart from the others": [TMP, replace(BOBS, end=6.0), replace(CAROLS, end=7.0)],
