@@ -314,28 +314,16 @@ def _lost_with(world: World, root: Fact) -> list[str]:
 
 
 def _shown_otherwise(world: World, verdict: Verdict, module: Fact) -> bool:
-    """Does anything but a driver's complaint show that a port lost data: its error counters, an error that names its adapter,
-    or runs of two other users that lost their peers as well and share nothing but this node with the verdict's?"""
-    run, user = verdict.run, verdict.run.row.get("user")
+    """Does anything but a driver's complaint show that a port lost data: its error counters, or an error that names its adapter?
+
+    What other users' runs print shows nothing: however many had to lose their peers alike, one user could be the last of them."""
     errors = world.facts_on(LINK_ERRORS.name, [module.host or ""])
     if any(f.device == module.device and (f.end or f.start) >= module.start - SEEN_WITH_S for f in errors):
         return True
     effect = verdict.chain.hops[0].effect if verdict.chain else verdict.end
-    if any(str(e.entities.get("ibdev") or "").split(":")[0] == module.device for e in effect.events):
-        return True
-    others = set()
-    for fact in world.facts_of(COMM_ERROR.name):
-        other = world.run.get(fact.run or "")
-        if other is None or not user or other.row.get("user") in (None, "", user):
-            continue
-        alike = abs(fact.start - effect.start) <= SEEN_WITH_S and fact.start >= module.start
-        if alike and set(other.nodes) & set(run.nodes) == {module.host}:
-            others.add(other.row["user"])
-    return len(others) >= OTHER_USERS
+    return any(str(e.entities.get("ibdev") or "").split(":")[0] == module.device for e in effect.events)
 
 
-#: So many others: one alone can print that it lost its peers, beside any driver's complaint.
-OTHER_USERS = 2
 #: What shows the same fault of a port comes so near to it (seconds).
 SEEN_WITH_S = 300.0
 #: A driver's complaint about a module that nothing else confirms may have been there for long.

@@ -35,9 +35,8 @@ SITUATIONS = [
         [line("-14s", HOT), lost("-2s"), lost("-1s", 1), lost("-0.5s", 2)],
         THREE,
         (MODULE, MODULE, MODULE),
-        at_most=0.85,
+        at_most=0.5,  # one of them can print that to raise it
     ),
-    # One of two users can print that.
     heard("hot, for two users", [line("-14s", HOT), lost("-2s"), lost("-1s", 1)], TWO, (MODULE, MODULE), at_most=0.5),
     heard("retries run out", [line("-50s", HOT), f"-1s {{0}} stderr: {RETRY}"], (ended(),), (MODULE,)),
     heard(
@@ -132,7 +131,7 @@ def test_runs_beside_a_port_whose_module_is_complained_of(situation: Situation) 
 
 def test_a_complaint_alone_is_only_a_doubt() -> None:
     sure = {name: FOUND[name][1][0]["confidence"] for name in FOUND}
-    assert sure["three users lose what they share, a hot module"] > 0.5
+    assert sure["three users lose what they share, a hot module"] <= 0.5
     assert sure["without light, and named by the error"] > 0.5
     assert sure["a receiver without light"] <= 0.5
 
