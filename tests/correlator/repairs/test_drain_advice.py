@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -56,6 +56,13 @@ def run(number: int, host: str, end: float, incident: str) -> dict[str, Any]:
             "category": "infra.network", "incident_id": incident}  # fmt: skip
 
 
+def cables(hosts: Iterable[str]) -> pl.DataFrame:
+    """Each host's rdma0 on a port of its own of leaf1."""
+    return frame("links", [
+        {"cluster": "c", "host": h, "device": "rdma0", "switch": "leaf1", "switch_port": f"Ethernet{h[1:]}", "plane": "0"} for h in hosts
+    ])  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def store() -> Iterator[Door]:
     """Links that stay down, of nodes that people, a health check or nobody drained."""
@@ -78,18 +85,7 @@ def store() -> Iterator[Door]:
             "incidents": pl.DataFrame([incident("I1", "n1", "1"), incident("I6", "n6", "6"), incident("I7", "n7", "7")]),
             "runs": pl.DataFrame([run(1, "n1", 60, "I1"), run(6, "n6", 120, "I6"), run(7, "n7", 60, "I7")]),
         })  # fmt: skip
-        cables = [
-            {
-                "cluster": "c",
-                "host": h,
-                "device": "rdma0",
-                "switch": "leaf1",
-                "switch_port": f"Ethernet{h[1:]}",
-                "plane": "0",
-            }
-            for h in hosts
-        ]
-        made.append({"links": frame("links", cables)})
+        made.append({"links": cables(hosts)})
         yield made
 
 

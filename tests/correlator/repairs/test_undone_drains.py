@@ -13,11 +13,10 @@ from correlator.repairs.drain_advice import shadow
 from correlator.repairs.drain_candidates import candidates
 from correlator.repairs.repairs import Repair, advise, repairs
 from correlator.repairs.undone_drains import hold, undone_drains
-from parsers.record import frame
 from queries import reports
 from store import open_store
 from store.door import Door
-from tests.correlator.repairs.test_drain_advice import at, drained, link
+from tests.correlator.repairs.test_drain_advice import at, cables, drained, link
 from tests.replaced_model import replace_model
 
 #: Nodes that were drained and given back.
@@ -49,18 +48,7 @@ def store() -> Iterator[Door]:
             "node_states": pl.DataFrame(states, infer_schema_length=None),
         }
         replace_model(made, frames)
-        cables = [
-            {
-                "cluster": "c",
-                "host": h,
-                "device": "rdma0",
-                "switch": "leaf1",
-                "switch_port": f"Ethernet{h[1:]}",
-                "plane": "0",
-            }
-            for h in hosts
-        ]
-        made.append({"links": frame("links", cables)})
+        made.append({"links": cables(hosts)})
         yield made
 
 
