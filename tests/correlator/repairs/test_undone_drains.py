@@ -13,6 +13,7 @@ from correlator.repairs.drain_advice import shadow
 from correlator.repairs.drain_candidates import candidates
 from correlator.repairs.repairs import Repair, advise, repairs
 from correlator.repairs.undone_drains import hold, undone_drains
+from parsers.record import frame
 from queries import reports
 from store import open_store
 from store.door import Door
