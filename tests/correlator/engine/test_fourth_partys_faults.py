@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.correlator.engine.test_liars import CAPTURES, unpacked
-from tests.correlator.engine.test_third_partys_faults import Found, found
+from tests.correlator.engine.test_third_partys_faults import Found, each, found
 
 ARCHIVES = sorted((CAPTURES / "fourth").glob("*.tar.xz"))
 #: What stands in the first part of a row is not the truth: it is what is concluded today.
@@ -36,13 +36,7 @@ EXPECTED: dict[str, Found] = {
 QUICK = {"lines_by_a_working_folder", "failover_beside_lost_slurmd"}
 
 
-@pytest.mark.parametrize(
-    "archive",
-    [
-        pytest.param(p, id=p.name.split(".")[0], marks=() if p.name.split(".")[0] in QUICK else pytest.mark.long)
-        for p in ARCHIVES
-    ],
-)
+@pytest.mark.parametrize("archive", each(ARCHIVES, QUICK))
 def test_what_is_concluded_of_a_fourth_partys_faults(archive: Path) -> None:
     assert found(archive) == EXPECTED[archive.name.split(".")[0]]
 

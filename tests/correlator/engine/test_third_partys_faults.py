@@ -6,9 +6,10 @@ Beside the verdicts, the incidents that blame a node: a lie that ends no job can
 from __future__ import annotations
 
 import json
+from collections.abc import Collection, Iterable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -85,13 +86,13 @@ def found(archive: Path) -> Found:
     return Found(wrong, frozenset(blamed))
 
 
-@pytest.mark.parametrize(
-    "archive",
-    [
-        pytest.param(p, id=p.name.split(".")[0], marks=() if p.name.split(".")[0] in QUICK else pytest.mark.long)
-        for p in ARCHIVES
-    ],
-)
+def each(archives: Iterable[Path], quick: Collection[str]) -> list[Any]:
+    """A parameter for each archive; those that are not ``quick`` belong to the long tests."""
+    names = {p: p.name.split(".")[0] for p in archives}
+    return [pytest.param(p, id=name, marks=() if name in quick else pytest.mark.long) for p, name in names.items()]
+
+
+@pytest.mark.parametrize("archive", each(ARCHIVES, QUICK))
 def test_what_is_told_of_a_third_partys_faults(archive: Path) -> None:
     assert found(archive) == EXPECTED[archive.name.split(".")[0]]
 
