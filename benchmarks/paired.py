@@ -516,6 +516,9 @@ def compare(what: str, other: Path, folder: Path, pairs: int) -> None:
         found = {root: figures(what, root, places[root]) for root in order}
         for name in found[HERE]:
             taken.setdefault(name, []).append((found[other][name], found[HERE][name]))
+            theirs, ours = taken[name][-1]
+            # A pair can take a quarter of an hour: whoever interrupts the run has what was measured.
+            print(f"pair {pair + 1}: {name}: {ours / theirs:.2f}", file=sys.stderr, flush=True)
     for name, both in taken.items():
         ratios = sorted(ours / theirs for theirs, ours in both)
         theirs, ours = (median(one[side] for one in both) * 1000 for side in (0, 1))
