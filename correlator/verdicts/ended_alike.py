@@ -1,8 +1,8 @@
 """Programs of several users that ended alike in the same moment on different nodes: each may have died of a mistake of its
 own, but what they share (a file, storage, a library) explains all of them, and nothing tells which it was.
 
-That two ended by one signal, accounting shows. What they printed counts only beside that of two other users: no user alone
-must change the verdict on another's run. Programs that began together may end together by one and the same mistake, as in
+It takes two other users: no user alone must change the verdict on another's run, and whoever watches the queue can end a
+program of his own by any signal, or print any words, within a second of another's end. Only for SIGBUS is one enough. Programs that began together may end together by one and the same mistake, as in
 a course; only SIGBUS is hardly ever one: what a program had mapped was gone.
 
 On one node, programs of three users that had run for a while and in one moment find files of one folder of the root (/tmp,
@@ -32,8 +32,9 @@ from parsers.documents.fields import integer
 SAME_MOMENT_S = 2.0
 #: Begun at least so far from each other, their ends tell of no common beginning (seconds).
 APART_S = 30.0
-#: So many other users must have ended by the same words; by the same signal, one is enough.
-OF_WORDS, OF_SIGNAL = 2, 1
+#: So many other users must have ended by the same signal, words or loss of files; by SIGBUS, which a program's own mistake hardly
+#: ever raises, one.
+OTHERS, BY_SIGBUS = 2, 1
 LEFT_OPEN_SURE = 0.5
 
 #: Signals that a fault of a program raises in it; others are sent by somebody.
@@ -105,9 +106,10 @@ class EndedAlike:
         if verdict.category != "app.error" or verdict.chain is not None or verdict.unstarted or verdict.run.end is None:
             return
         number = _signal_of(verdict.run)
+        of_bus = number == signal.SIGBUS
         ways: list[tuple[_How, int, bool]] = [
-            (number, OF_SIGNAL, number != signal.SIGBUS), (_words_of(verdict.end), OF_WORDS, True),
-            *((lost, OF_WORDS, True) for lost in _files_of(verdict.end, verdict.run)),
+            (number, BY_SIGBUS if of_bus else OTHERS, not of_bus), (_words_of(verdict.end), OTHERS, True),
+            *((lost, OTHERS, True) for lost in _files_of(verdict.end, verdict.run)),
         ]  # fmt: skip
         for how, needed, apart in ways:
             others = self._like(verdict.run, how, apart=apart) if how else []

@@ -51,7 +51,7 @@ CAROLS = Job("carol", "n1", words="cp: cannot stat '/tmp/c/x.npy': No such file 
 OPEN = {
     "two users by SIGBUS, begun together": [ALICE, Job("bob", "n2", BUS)],
     "one or two seconds later": [ALICE, Job("bob", "n2", BUS, end=2.0)],
-    "by another signal, begun apart": [SEG, Job("bob", "n2", SEGV, lasted=4000.0)],
+    "by another signal, begun apart": [SEG, Job("bob", "n2", SEGV, lasted=4000.0), Job("carol", "n3", SEGV, lasted=900.0)],
     "three users with the same words": [
         SAID, Job("bob", "n2", words=LOST, lasted=4000.0), Job("carol", "n3", words=LOST.replace("17", "18"), lasted=900.0),
     ],
@@ -69,10 +69,13 @@ OPEN = {
 BLAMED = {
     "alone": [ALICE],
     "one user": [ALICE, Job("alice", "n2", BUS)],
+    "one other user by another signal, who may die when she does": [
+        SEG, Job("bob", "n2", SEGV, lasted=4000.0), Job("bob", "n3", SEGV, lasted=900.0),
+    ],
     "one node": [ALICE, Job("bob", "n1", BUS)],
     "seconds apart": [ALICE, Job("bob", "n2", BUS, end=5.0)],
     "another signal": [ALICE, Job("bob", "n2", SEGV)],
-    "a common beginning": [SEG, Job("bob", "n2", SEGV)],
+    "a common beginning": [SEG, Job("bob", "n2", SEGV), Job("carol", "n3", SEGV)],
     "only an exit code": [Job("alice", "n1"), Job("bob", "n2", lasted=4000.0), Job("carol", "n3", lasted=900.0)],
     "words of one other user, who may lie": [SAID, Job("bob", "n2", words=LOST, lasted=4000.0)],
     "words of a course": [SAID, *(Job(user, f"n{n}", words=LOST) for n, user in enumerate(("bob", "carol", "dave"), 2))],
