@@ -28,7 +28,7 @@ EXPECTED = {
     },
     "labelled_third": {
         "amd_intel": (38, 38), "bmc": (48, 47), "cloud": (37, 31), "infiniband": (50, 49), "job": (50, 50), "kernel": (46, 46), "nic": (44, 44),
-        "nvidia": (44, 44), "slurm": (44, 44), "storage": (55, 55), "switch": (55, 55), "system": (58, 52),
+        "nvidia": (44, 44), "slurm": (44, 44), "storage": (55, 55), "switch": (55, 55), "system": (58, 50),
     },
 }  # fmt: skip
 
