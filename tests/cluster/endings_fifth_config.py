@@ -3,19 +3,22 @@
 Truths are as those of `endings_fifth.py`.
 """
 
+import contextlib
+import datetime
+import os
 import signal
 import time
 
 import cluster as c
-from capture import ctl
+from capture import ctl, iso
 from endings import cancel, ended, ending, on, tasks, well
 from endings_fifth import HOLDS, ONE
-from endings_second import program
+from endings_second import pair, program
 from endings_third import blames, incident, puppet
-from entangled import running, start, stop
+from entangled import FAKETIME, running, start, stop
 from further import as_before, over, restart_slurmd, resume
 from hosts import start_daemons, start_host
-from spaces import AS_MUNGE, SHARED
+from spaces import AS_MUNGE, AS_SLURM, SHARED
 
 SITE = "/etc/slurm/site/"
 
@@ -231,3 +234,88 @@ def back_with_two_gpus(k):
     restart_slurmd(k, "gpu04")
     time.sleep(3)
     resume("gpu04")
+
+
+@ending(TreeWidth="2")
+def first_of_the_tree_hangs(k):
+    """slurmd of gpu01 hangs (SIGSTOP) in a cluster whose messages go through a tree of width two: what the controller sends to the next nodes goes through it. Bob's
+    job on gpu01 is lost. Alice's on gpu02 and gpu03 is well, whatever the controller says of those nodes meanwhile; olga's on gpu02 fails by its own exit code."""
+    incident(k, "infra.node", ["gpu01"], "slurmd of gpu01 hung")
+    b = on("gpu01", "srun sleep 200", name="hit", user="bob")
+    blames(k, b, "NODE_FAIL", "0:0", "infra.node", "node gpu01", "slurmd of gpu01 hung", ["infra.scheduler"])
+    a = well(k, on("gpu[02-03]", "srun sleep 60", "-N2", name="kept"))
+    d = on("gpu02", "srun sleep 30; exit 4", name="exit4", user="olga")
+    blames(k, d, "FAILED", "4:0", "app.error", "user program", "its own exit code")
+    running(k, a, b, d)
+    stop(k, "gpu01", "slurmd", signal.SIGSTOP)
+    ended(k)
+    time.sleep(2)
+    stop(k, "gpu01", "slurmd", signal.SIGCONT)
+    time.sleep(5)
+    resume("gpu01")
+
+
+def controller_lines(k, seconds, since, until):
+    """The clock of ctl was SECONDS ahead from SINCE to UNTIL: what glibc and rsyslog stamped there is put there too."""
+    whole = k.finish
+    k.truth["shifted_lines"] = {"host": "ctl", "seconds": seconds, "since": iso(since), "until": iso(until)}
+
+    def later(line, columns):
+        words = line.split(" ")
+        for column in columns:
+            try:
+                when = datetime.datetime.fromisoformat(words[column])
+            except (IndexError, ValueError):
+                continue
+            if since <= when.timestamp() <= until:
+                moved = when + datetime.timedelta(seconds=seconds)
+                words[column] = moved.isoformat(timespec="microseconds")
+        return " ".join(words)
+
+    def finish():
+        whole()
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(f"{k.dir}/observed.jsonl")  # by a watch that was right
+        for name in ("syslog", "kern.log", "central.log"):
+            path = f"{k.dir}/hosts/ctl/{name}"
+            if not os.path.exists(path):
+                continue
+            lines = []
+            for line in open(path):  # central.log: received here, then as the sender says
+                own = name != "central.log" or " ctl " in line[:80]
+                lines.append(later(line, (0, 1) if own and name == "central.log" else (0,)))
+            c.write(path, "".join(lines))
+
+    k.finish = finish
+
+
+@ending()
+def clock_of_the_controller_ahead(k):
+    """The clock of the controller is 150 s ahead (its time server is wrong), which munge still accepts: slurmctld's lines and all of accounting stand 150 s too late. The
+    fabric link of gpu03 is lost for 25 s under alice's job. Bob's there dies of his own bug two and a half minutes before that link would seem to be lost; olga's is well."""
+    incident(k, "infra.network", ["gpu03"], "the fabric link of gpu03 was lost for 25 s")
+    begun = time.time()
+    stop(k, "ctl", "slurmctld", signal.SIGTERM)
+    c.wait(lambda: not c.pidof("ctl", "slurmctld"), 30, "end of slurmctld")
+    c.daemon("ctl", [*AS_SLURM, "env", f"LD_PRELOAD={FAKETIME}", "FAKETIME=+150s", "slurmctld"])
+    k.inject("clock_ahead", host="ctl", seconds=150)
+    c.wait(lambda: c.inside("ctl", ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
+    time.sleep(6)
+    try:
+        a = pair("gpu[02-03]", 120, 8, name="train")
+        blames(k, a, "FAILED", "1:0", "infra.network", "network gpu03", "the fabric link of gpu03 was lost for 25 s")
+        text = "import time\ntime.sleep(22)\nraise ValueError('shapes (3,4) and (5,2) not aligned')\n"
+        b = on("gpu03", f"srun python3 {program('bob', 'shape.py', text)}", name="shape", user="bob")
+        blames(k, b, "FAILED", "1:0", "app.error", "user program", "his own ValueError")
+        d = well(k, on("gpu03", "srun sleep 45", name="kept", user="olga"))
+        running(k, a, b, d)
+        time.sleep(4)
+        k.flap("gpu03", "hsn", down_for=25)
+        ended(k)
+    finally:
+        controller_lines(k, 150, begun, time.time())
+        stop(k, "ctl", "slurmctld", signal.SIGTERM)
+        c.wait(lambda: not c.pidof("ctl", "slurmctld"), 30, "end of slurmctld")
+        start("ctl", *AS_SLURM, "slurmctld")
+        k.inject("clock_right", host="ctl")
+        c.wait(lambda: c.inside("ctl", ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
