@@ -158,11 +158,11 @@ def group_conf_of_one_node_allows_less(k):
     cause = "an old cgroup.conf on gpu03 allows jobs 30 % of their memory"
     for user in ("alice", "bob"):
         a = on("gpu03", run, "--mem=400", name="holds", user=user)
-        blames(k, a, "OUT_OF_MEMORY", "0:125", "infra.node", "node gpu03", cause, ["unknown"])
+        blames(k, a, "FAILED", "1:0", "infra.node", "node gpu03", cause, ["unknown"])
     well(k, on("gpu01", run, "--mem=400", name="holds"))
     well(k, on("gpu01", run, "--mem=400", name="holds", user="bob"))
     d = on("gpu02", "sleep 3\nsrun python3 /home/jobs/memhog.py 600", "--mem=100", name="memhog", user="olga")
-    blames(k, d, "OUT_OF_MEMORY", "0:125", "app.oom", "user program", "her own memory")
+    blames(k, d, "FAILED", "1:0", "app.oom", "user program", "her own memory")
     ended(k)
     as_before("gpu03", "/etc/slurm/cgroup.conf")
     restart_slurmd(k, "gpu03")

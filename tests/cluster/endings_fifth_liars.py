@@ -76,7 +76,7 @@ def processes_named_like_the_driver(k):
         blames(k, job, "FAILED", "11:0", "app.error", "user program", "his own SIGSEGV under a chosen name")
     hog = "ln -sf /usr/bin/python3 $HOME/slurmstepd\nsleep 11\nsrun $HOME/slurmstepd /home/jobs/memhog.py 600"
     e = on("gpu03", hog, "--mem=100", name="hog", user="bob")
-    blames(k, e, "OUT_OF_MEMORY", "0:125", "app.oom", "user program", "his own memory, under the name slurmstepd")
+    blames(k, e, "FAILED", "1:0", "app.oom", "user program", "his own memory, under the name slurmstepd")
     running(k, a, d, e)
     ended(k, *crashes)
     time.sleep(1)
