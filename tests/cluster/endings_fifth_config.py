@@ -292,7 +292,7 @@ def controller_lines(k, seconds, since, until):
 @ending()
 def clock_of_the_controller_ahead(k):
     """The clock of the controller is 150 s ahead (its time server is wrong), which munge still accepts: slurmctld's lines and all of accounting stand 150 s too late. The
-    fabric link of gpu03 is lost for 25 s under alice's job. Bob's there dies of his own bug two and a half minutes before that link would seem to be lost; olga's is well."""
+    fabric link of gpu03 is lost for 25 s under alice's job. Bob's there dies of his own bug in those seconds; olga's is well."""
     incident(k, "infra.network", ["gpu03"], "the fabric link of gpu03 was lost for 25 s")
     begun = time.time()
     stop(k, "ctl", "slurmctld", signal.SIGTERM)
