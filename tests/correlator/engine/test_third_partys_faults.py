@@ -76,7 +76,10 @@ def found(archive: Path) -> Found:
     for truth in jobs:
         job = truth | truth.get("corrected", {})
         for key, verdict in told["verdicts"].items():
-            if key.split("#")[0] != str(job["id"]):
+            if key.split("#")[0] not in (
+                str(job["id"]),
+                job.get("note"),
+            ):  # an array's element is noted as Slurm shows it
                 continue
             outcome = outcome_of(job, verdict, (verdict.get("root_cause") or {}).get("host") or "")
             if outcome != "right" and verdict["category"] not in job.get("accept", ()):
