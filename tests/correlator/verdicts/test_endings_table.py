@@ -150,7 +150,8 @@ def test_a_wrong_word_in_the_table_is_noticed() -> None:
 @pytest.mark.parametrize(
     "name",
     ["deadline_while_pending", "budget_used_up", "dependency_never_satisfied", "kill_on_bad_exit", "step_time_limit",
-     "job_asks_for_reboot", "job_asks_for_reboot_in_vain", "preempted_and_requeued", "requeued_and_held", "x11_not_offered"],
+     "job_asks_for_reboot", "job_asks_for_reboot_in_vain", "preempted_and_requeued", "requeued_and_held", "x11_not_offered",
+     "batch_stepd_killed", "shared_software_broken", "stranger_may_not_cancel", "launched_in_vain_everywhere", "processes_nearly_used_up_1"],
 )  # fmt: skip
 def test_ticks_say_what_a_full_pass_says(name: str) -> None:
     rows = rows_of(CAPTURES / "endings" / name)
