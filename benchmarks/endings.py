@@ -2,8 +2,8 @@
 
     python benchmarks/endings.py [NAME...] [--runs FILE]
 
-One line a group: how many runs were judged how. A quarter of the captures (``is_held_out``) must not be studied by whoever
-changes the correlator; their line is the one that counts. ``--runs`` writes one line a run, columns apart by tabs.
+One line a group: how many runs were judged how. A quarter of the captures (``was_held_out``) was held out from whoever changes the
+correlator until 2026-11-30; since then neither line says what to expect of other faults. ``--runs`` writes one line a run, columns apart by tabs.
 """
 
 from __future__ import annotations
@@ -42,17 +42,24 @@ def main() -> int:
     lines = []
     for place in places:
         for outcome, *rest in judged(place):
-            counts[is_held_out(place.name)][outcome] += 1
+            counts[was_held_out(place.name)][outcome] += 1
             lines.append("\t".join(map(str, (outcome, place.name, *rest))))
     if args.runs:
         args.runs.write_text("\n".join(lines) + "\n", "utf-8")
     for held_out, outcomes in counts.items():
-        print("held out:" if held_out else "looked at:", ", ".join(f"{n} {name}" for name, n in outcomes.most_common()))
+        print(
+            "held out until 2026-11-30:" if held_out else "looked at before:",
+            ", ".join(f"{n} {name}" for name, n in outcomes.most_common()),
+        )
     return 0
 
 
-def is_held_out(name: str) -> bool:
-    """Chosen by the name's digest, not by anybody. A half of those once held out has been looked at since (2026-11-28)."""
+def was_held_out(name: str) -> bool:
+    """Was the capture among those that nobody who changed the correlator had read until 2026-11-30?
+
+    Chosen by the name's digest, not by anybody. A half of those once held out was opened on 2026-11-28, and these on 2026-11-30, with
+    14 of 49 verdicts not right. What others make and nobody here has seen measures generality now (tests/captures/second to fourth).
+    """
     digest = hashlib.sha1(name.encode()).digest()
     return name not in _READ and digest[0] % 2 == 1 and digest[1] % 2 == 1
 

@@ -161,13 +161,29 @@ def cancellations(world: World) -> list[Fact]:
     kinds = {
         "slurm.job_cancelled": USER_CANCEL, "slurm.job_preempted": SCHED_PREEMPT, "slurm.job_timeout": TIME_LIMIT,
     }  # fmt: skip
+    refused = _refused_requests(world)
     for event in world.kinds(*kinds):
         if event.job_id is None or event.entities.get("symptom") or event.id in world.doubted:
             continue  # a line that any user can write does not show who asked for an end
+        if (event.job_id, event.entities.get("uid"), int(event.time // REFUSED_S)) in refused:
+            continue
         attrs: AskedEnd = {"uid": event.entities.get("uid"), "by_controller": event.source == "slurmctld"}
         kind, run = kinds[event.kind], str(event.job_id)
         facts.append(kind.fact(event.time, None, event.sigma, event.host, run=run, attrs=attrs, events=(event,)))
     return facts
+
+
+#: slurmctld refuses a request in the moment in which it logs it (seconds).
+REFUSED_S = 2.0
+
+
+def _refused_requests(world: World) -> set[tuple[int, object, int]]:
+    """Job, uid and moment of what slurmctld did not permit: it logs the request before, like one that it grants."""
+    return {
+        (e.job_id, e.entities.get("uid"), int(e.time // REFUSED_S) + slot)
+        for e in world.kinds("slurm.cancel_refused") for slot in (-1, 0, 1)
+        if e.source == "slurmctld" and e.job_id is not None
+    }  # fmt: skip
 
 
 def hook_failures(world: World) -> list[Fact]:

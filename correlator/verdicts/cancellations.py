@@ -12,6 +12,7 @@ from correlator.model.attributes import BY_CONTROLLER, UID
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.burst_buffers import unready
 from correlator.verdicts.verdict import quoted
+from parsers.hostlist import fold
 from parsers.job_reasons import Meaning, meaning_of, reason_named
 
 #: slurmd cancels a run, as root, if its launch fails on its node, and slurmctld logs it like an administrator's scancel
@@ -47,7 +48,7 @@ def cancelled(world: World, run: Run, who: str, orders: list[Fact]) -> tuple[str
         reason = f"cancelled by {named(run, who)}, while Slurm held it because its burst buffer could not be made ready: {quoted(failed[-1]).rstrip('.')}"
         return "user.cancel", KNOWN_SURE, reason, [*failed[:5], *lines]
     if who not in ROOT or is_own(run, who):
-        return "user.cancel", KNOWN_SURE, f"cancelled by {named(run, who)}{waiting(run)}", lines
+        return "user.cancel", KNOWN_SURE, f"cancelled by {named(run, who)}{waiting(run)}{_again(world, run)}", lines
     if forgotten := _by_slurmctld(world, run, orders):
         reason, evidence = forgotten
         return "unknown", BY_SLURMCTLD_SURE, reason, [*evidence, *lines]
@@ -56,7 +57,7 @@ def cancelled(world: World, run: Run, who: str, orders: list[Fact]) -> tuple[str
         reason = f"cancelled by root, an administrator or slurmd itself, after slurmd of {last.host} had logged: {quoted(last)}"
         return "user.cancel", ROOT_OR_SLURMD_SURE, reason, [*troubles[-5:], *lines]
     sure, doubt = sure_of_root(world, run, orders)
-    return "user.cancel", sure, f"cancelled by root, an administrator{doubt}{waiting(run)}", lines
+    return "user.cancel", sure, f"cancelled by root, an administrator{doubt}{waiting(run)}{_again(world, run)}", lines
 
 
 #: Accounting names nobody who asked for it; slurmctld's log, which would tell, was not collected.
@@ -81,6 +82,26 @@ def waiting(run: Run) -> str:
     if reason == "JobHoldMaxRequeue":
         return ", while Slurm held it because it had been requeued too often (JobHoldMaxRequeue)"
     return f", {'while it was held' if meaning_of(reason) is Meaning.HELD else 'before it had started'} ({reason})"
+
+
+def _again(world: World, run: Run) -> str:
+    """How the run of the job before one that never started had ended, in words; empty without one."""
+    before = _run_before(world, run)
+    if before is None or run.nodes:
+        return ""
+    return (
+        f"; its run before, {before.key}, had ended {before.state}{f' on {fold(before.nodes)}' if before.nodes else ''}"
+    )
+
+
+def _run_before(world: World, run: Run) -> Run | None:
+    """The last run of the same job that had ended when this one did."""
+    ended = [
+        r for r in world.runs_of_job.get(run.job_id, ())
+        if r is not run and r.end is not None and run.end is not None and r.end <= run.end
+        and r.row.get("array_task_id") == run.row.get("array_task_id")
+    ]  # fmt: skip
+    return max(ended, key=lambda r: (r.end or 0.0, r.key), default=None)
 
 
 def named(run: Run, who: str) -> str:
@@ -110,9 +131,19 @@ def _requested(orders: Iterable[Fact]) -> bool:
 
 
 def may_not_have_been_launched(world: World, run: Run) -> bool:
-    """Was the run very short, on a node whose slurmd's log is missing?"""
+    """Was the run very short, on a node whose slurmd's log is missing?
+
+    A run that never got a node may have been ended by the slurmd that could not launch the one before it, and only soon after that.
+    """
+    if not run.nodes and _lasted(run) == 0.0 and (before := _run_before(world, run)) is not None:
+        return (run.end or 0.0) - (before.end or 0.0) <= LAUNCHES_WITHIN_S and not _all_log(world, before)
+    return _lasted(run) <= LAUNCHES_WITHIN_S and not _all_log(world, run)
+
+
+def _all_log(world: World, run: Run) -> bool:
+    """Were the logs of slurmd of all nodes of the run collected?"""
     logging_nodes = [n for n in run.nodes if any(e.source == "slurmd" for e in world.by_host.get(n, ()))]
-    return _lasted(run) <= LAUNCHES_WITHIN_S and len(logging_nodes) < max(1, len(run.nodes))
+    return len(logging_nodes) >= max(1, len(run.nodes))
 
 
 def _lasted(run: Run) -> float:

@@ -77,11 +77,12 @@ class _Death(NamedTuple):
 
 
 class _Deaths(NamedTuple):
-    """Those with one signal or error, in order of time, and the ends and starts of their runs (epoch seconds)."""
+    """Those with one signal or error, in order of time, and the ends and starts of their runs (epoch seconds), and their users."""
 
     each: list[_Death]
     ends: Moments
     starts: Moments
+    users: np.ndarray[Any, np.dtype[np.str_]]
 
 
 class _Files(NamedTuple):
@@ -127,13 +128,33 @@ class EndedAlike:
                 "same moment: what they share (a file, storage, a library) may have ended all of them, and nothing that was collected tells what"
             )  # fmt: skip
             return
+        self._doubt(verdict)
+
+    def _doubt(self, verdict: Verdict) -> None:
+        """Names those of other users that printed the same error in the same moment: a program that they share may be broken.
+
+        Where too few did so to leave the verdict open, and wherever and whenever they began: a doubt changes no verdict.
+        """
+        deaths, user = self._deaths.get(_words_of(verdict.end)), user_of(verdict.run)
+        if deaths is None or user in (None, SOMEBODY):
+            return
+        found = slice(*_moment(deaths, verdict.run.end or 0.0))
+        others = np.flatnonzero(deaths.users[found] != user)
+        if len(others):
+            which = deaths.each[found.start + others[0]].run.key
+            users = len(np.unique(deaths.users[found][others]))
+            verdict.doubts.append(
+                f"The same error ended {f'{len(others)} jobs' if len(others) > 1 else f'job {which}'} of "
+                f"{f'{users} other users' if users > 1 else 'another user'} in the same moment: a program that they share may be broken, "
+                "or each made the same mistake"
+            )
 
     def _like(self, run: Run, how: _How, *, apart: bool) -> list[_Death]:
         deaths, user = self._deaths.get(how), user_of(run)
         if deaths is None or user in (None, SOMEBODY):
             return []
         end = run.end or 0.0
-        first, last = np.searchsorted(deaths.ends, [end - SAME_MOMENT_S, np.nextafter(end + SAME_MOMENT_S, np.inf)])
+        first, last = _moment(deaths, end)
         begun = np.abs(deaths.starts[first:last] - (run.start or end))
         found = (deaths.each[first + n] for n in (np.flatnonzero(begun >= APART_S) if apart else range(last - first)))
         beside = isinstance(how, _Files)
@@ -158,7 +179,14 @@ class EndedAlike:
 def _in_columns(deaths: list[_Death]) -> _Deaths:
     deaths.sort(key=lambda death: (death.end, death.run.key))
     starts = [death.run.start or death.end for death in deaths]
-    return _Deaths(deaths, np.array([death.end for death in deaths]), np.array(starts))
+    users = np.array([death.user for death in deaths], np.str_)
+    return _Deaths(deaths, np.array([death.end for death in deaths]), np.array(starts), users)
+
+
+def _moment(deaths: _Deaths, end: float) -> tuple[int, int]:
+    """The places of those that ended within the same moment: the first, and the one after the last."""
+    first, last = np.searchsorted(deaths.ends, [end - SAME_MOMENT_S, np.nextafter(end + SAME_MOMENT_S, np.inf)])
+    return int(first), int(last)
 
 
 def _signal_of(run: Run) -> int:

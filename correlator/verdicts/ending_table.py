@@ -23,7 +23,6 @@ NO_VERDICT = "none"
 PROOFS = {
     "capture": "captures of a real cluster, whose verdicts a test compares with the table",
     "situation": "situations that the test makes of accounting and log lines",
-    "held out": "captures of a real cluster that are only judged as a whole (`benchmarks/endings.py`)",
     "documentation": "Slurm's source or manual only",
 }
 
@@ -34,8 +33,8 @@ class Ending:
 
     ``shows``: how states, exit codes and log lines show it. ``verdict``: its category, alternatives with "|", or
     ``NO_VERDICT``; ``root``: the root cause's event, alternatives with "|". ``says``, ``headline``, ``advice`` and ``doubt``
-    are parts of the verdict's texts, ``never`` are texts that its advice must not have. ``captures``: "NAME/RUN";
-    ``held_out``: names only. ``made``: ``lines`` and ``jobs``, of which the first one has the verdict. ``open``: what
+    are parts of the verdict's texts, ``never`` are texts that its advice must not have. ``captures``: "NAME/RUN". ``made``:
+    ``lines`` and ``jobs``, of which the first one has the verdict. ``open``: what
     the verdict does not do yet.
     """
 
@@ -54,7 +53,6 @@ class Ending:
     doubt: str = ""
     never: tuple[str, ...] = ()
     captures: tuple[str, ...] = ()
-    held_out: tuple[str, ...] = ()
     made: Mapping[str, Any] = field(default_factory=dict)
     source: str = ""
     open: str = ""
@@ -69,9 +67,7 @@ class Ending:
         """The strongest proof: a key of ``PROOFS``."""
         if self.captures:
             return "capture"
-        if self.made:
-            return "situation"
-        return "held out" if self.held_out else "documentation"
+        return "situation" if self.made else "documentation"
 
 
 def load() -> list[Ending]:
@@ -98,6 +94,6 @@ def _entry(file: str, table: Mapping[str, Any]) -> Ending:
         raise ValueError(f"{file}: {table.get('id')}: {error}") from error
     if wrong := set(entry.categories) - set(CATEGORIES):
         raise ValueError(f"{file}: {entry.id}: no category {', '.join(sorted(wrong))}")
-    if entry.proof in ("held out", "documentation") and not entry.source:
+    if entry.proof == "documentation" and not entry.source:
         raise ValueError(f"{file}: {entry.id}: no test proves it, so that it needs a source")
     return entry

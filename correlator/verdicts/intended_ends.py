@@ -5,7 +5,7 @@ from __future__ import annotations
 from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
 from correlator.facts.environment.kinds import NODE_ENVIRONMENT
-from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
+from correlator.facts.jobs.kinds import BATCH_LOST, RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
 from correlator.facts.jobs.memory import KILLED_S
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
 from correlator.facts.registry import roots
@@ -37,7 +37,10 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
             c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name) or _given_up_by_node(c)
         ]
         who = requester(run, orders)
-        if (failed_launch or given_up(world, run)) and (who or "0") in (*ROOT, "slurm"):
+        if (failed_launch or given_up(world, run) or any(map(_lost_its_batch, chains))) and (who or "0") in (
+            *ROOT,
+            "slurm",
+        ):
             return None
         if any("dependency" in e.message.lower() for e in lines):
             return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
@@ -64,6 +67,11 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
 def _given_up_by_node(chain: Chain) -> bool:
     """Was the run ended because its node could not launch it?"""
     return any(hop.effect.kind == LAUNCH_GIVEN_UP_FACT.name for hop in chain.hops)
+
+
+def _lost_its_batch(chain: Chain) -> bool:
+    """Could the run not end any more, because the slurmstepd of its batch script had died?"""
+    return chain.root.kind == BATCH_LOST.name or any(hop.effect.kind == BATCH_LOST.name for hop in chain.hops)
 
 
 def _timed_out(

@@ -12,6 +12,7 @@ from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts import never_started, stated_ends
 from correlator.verdicts.named_interfaces import wrongly_named
 from correlator.verdicts.own_ends import own_end
+from correlator.verdicts.refused_forks import refused_fork
 from correlator.verdicts.requeues import requeued
 from correlator.verdicts.verdict import quoted
 
@@ -64,6 +65,9 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
     if end.kind == RUN_TIMEOUT.name:
         return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
     words: dict[str, list[Event]] = end.attrs[WORDS]
+    if (refused := refused_fork(world, run, end)) is not None:
+        reason, lines = refused
+        return Own("unknown", NETWORK_WORDS, reason, lines, 0.6, explains=True)
     if words["own"] and not peers_first(words):
         reason = f"its own output says: {quoted(words['own'][0])}"
         return Own("app.error", OWN_WORDS, reason, words["own"][:5], 0.97, explains=True)

@@ -44,6 +44,8 @@ COUNTS: Attr[str] = attr("counts")
 FABRIC = "fabric"
 #: The symptom of names that are not found.
 NAMES = "names"
+#: The symptom of processes that cannot be started.
+PROCESSES = "processes"
 
 _BROKEN = Cause(
     "node.environment", "infra.node", "{fault}: {counts}", "something that programs need is broken on its node",

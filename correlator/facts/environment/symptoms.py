@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from correlator.facts.environment.kinds import FABRIC, NAMES
+from correlator.facts.environment.kinds import FABRIC, NAMES, PROCESSES
 from correlator.facts.jobs.kinds import ENVIRONMENT_ERROR
 from correlator.facts.jobs.output import words_of
 from correlator.facts.output_hardware import file_system
@@ -121,7 +121,7 @@ _SHM = Symptom(
     "shm", 0.004, "the shared memory of {host} is full", "what is left in /dev/shm", of_node=True, surest=0.85
 )
 _FORK = Symptom(
-    "processes", 0.003, "{host} lets programs start no more processes or threads", "the limits of processes (kernel.pid_max, TasksMax)",
+    PROCESSES, 0.003, "{host} lets programs start no more processes or threads", "the limits of processes (kernel.pid_max, TasksMax)",
     of_node=True,
 )  # fmt: skip
 _NAMES = Symptom(
@@ -189,11 +189,13 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
         (_READ_ONLY, r"read-only file ?system|\berofs\b|errno 30\b"),
         (_SHM, r"/dev/shm\b.*no space left|no space left.*/dev/shm\b|insufficient shared memory|\bout of shared memory|error while creating shared memory segment"),
         (_FULL, r"no space left on device|\benospc\b|errno 28\b"),
-        (_MOUNT, r"(?=.*(?<![\w.:/])/\w)(?:transport endpoint is not connected|cannot send after transport endpoint shutdown|host is down|remote i/o error)"),
+        (_MOUNT, r"(?=.*(?<![\w.:/])/\w)(?:transport endpoint is not connected|cannot send after transport endpoint shutdown|host is down|remote i/o error|"
+                r"software caused connection abort|communication error on send|link has been severed)"),
         (_IO, r"input/output error|\beio\b|errno 5\b"),
         (_FORK, r"\bfork\b.*(?:resource temporarily unavailable|cannot allocate memory)|blockingioerror: \[errno 11\]|"
                 r"can't start new thread|pthread_create.*(?:fail|eagain|resource temporarily)|thread creation failed"),
-        (_NAMES, r"temporary failure in name resolution|name or service not known|could not resolve host|\beai_again\b"),
+        (_NAMES, r"temporary failure in name resolution|name or service not known|could not resolve host|\beai_again\b|"
+                r"\bcan.t find an address, check slurm\.conf|\bslurm_set_addr: unable to resolve "),
         (_CREDENTIALS, r"\bkey has (?:expired|been revoked)|required key not available|errno 12[678]\b|\bticket expired|no kerberos credentials|"
                        r"credentials? cache .*not found|cannot (?:find|contact any) kdc\b|certificate has expired|credentials? (?:has |have |is |are )?expired|"
                        r"expired ?token|token (?:has |is |was )?expired|\b401 (?:client error|unauthorized)"),

@@ -184,11 +184,30 @@ def _code_faults(world: World, run: Run, moment: float) -> list[Fact]:
 
 def lost_batches(world: World) -> list[Fact]:
     """``batch.lost``: the node answered, but had no batch script of the job: slurmstepd had died, or never started."""
-    return [
+    return [*_strays(world), *(
         BATCH_LOST.fact(e.time, None, e.sigma, host, run=str(e.job_id), events=(e,))
         for e in world.kinds("slurm.job_node_fail", "slurm.job_requeue", "slurm.job_failed")
         if e.source == "slurmctld" and e.job_id is not None and BATCH_GONE in e.message for host in hosts_of(e)
-    ]  # fmt: skip
+    )]  # fmt: skip
+
+
+def _strays(world: World) -> list[Fact]:
+    """The same by slurmd: at the socket of the batch script's slurmstepd nobody listens, while the run goes on.
+
+    A slurmstepd removes its socket when it ends. One of an earlier run of the job may have left its own on the same node: then
+    slurmd's line tells nothing about this run.
+    """
+    found: dict[str, Fact] = {}
+    for event in world.kinds("slurm.stepd_gone"):
+        if event.source != "slurmd" or not event.own or event.job_id is None:
+            continue
+        runs = world.runs_of_job.get(event.job_id, ())
+        run = next((r for r in runs if event.host in r.nodes and r.covers(event.time, 0.0)), None)
+        if run is None or run.key in found:
+            continue
+        if not any(r is not run and event.host in r.nodes and (r.start or 0.0) <= event.time for r in runs):
+            found[run.key] = BATCH_LOST.fact(event.time, None, event.sigma, event.host, run=run.key, events=(event,))
+    return list(found.values())
 
 
 KINDS = (

@@ -50,8 +50,11 @@ WORKING_FOLDER = "working folder"
 LOST = re.compile(
     r"^(?:Stale (?:NFS )?file handle|Input/output error|Remote I/O error|Transport endpoint is not connected|Connection timed out"
     r"|Host is down|No such device(?: or address)?|Structure needs cleaning|Cannot send after transport endpoint shutdown"
-    r"|Connection (?:refused|reset by peer)|Required key not available|Key has (?:expired|been revoked))$"
+    r"|Connection (?:refused|reset by peer)|Software caused connection abort|No route to host|Network is (?:down|unreachable)"
+    r"|Communication error on send|Link has been severed|Protocol error|Bad message|Required key not available|Key has (?:expired|been revoked))$"
 )
+#: Of these, what a FUSE file system gives whose daemon has died or was cut off. Users may mount their own, and let it die.
+_OF_FUSE = re.compile(r"^(?:Transport endpoint is not connected|Software caused connection abort)$")
 READ_ONLY = re.compile(r"^Read-only file system$")
 #: Errors that a wrong path gives as well.
 ABSENT = re.compile(r"^(?:No such file or directory|Permission denied|Operation not permitted)$")
@@ -218,7 +221,8 @@ def _of_node(world: World, system: str, host: str, burst: list[_Failure]) -> boo
     elsewhere = _used(world, system, [host], burst)
     if len(users) > 1:
         return False if broken or elsewhere else None
-    return True if elsewhere and any(f.broken or READ_ONLY.search(f.why) for f in burst) else None
+    of_file_system = any((f.broken and not _OF_FUSE.search(f.why)) or READ_ONLY.search(f.why) for f in burst)
+    return True if elsewhere and of_file_system else None
 
 
 def _used(world: World, system: str, hosts: list[str], burst: list[_Failure], *, on: bool = False) -> bool:

@@ -26,6 +26,8 @@ def killed(code: int, **more: Any) -> tuple[dict[str, Any]]:
     return (ended(nodes="gpu01", exit_code=code, **ALICE, **more),)
 
 
+ASKED = "{} ctl slurmctld: _slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={{0}} uid {}"
+VIOLATION = "{} ctl slurmctld: _slurm_rpc_kill_job: job_str_signal() uid={} JobId={{0}} sig=9 returned: Access/permission denied"
 DIES = "-0.1s gpu01 slurmd: [{0}.0] get_exit_code task 0 died by signal: 9"
 LOW = "-0.5s gpu01 earlyoom: mem avail:   131 of  3950 MiB ( 3.32%), swap free:    0 of    0 MiB ( 0.00%)"
 GUARD = '-0.3s gpu01 earlyoom: sending SIGKILL to process 4242 uid 1000 "python": badness 888, VmRSS {} MiB'
@@ -93,6 +95,27 @@ SITUATIONS = [
         *LOGGED, ALLOCATED, "-20s ctl slurmctld: slurmctld version 24.05.3 started on cluster blue", KILL.format(0)], cancelled("0"), (CANCEL,)),
     # killed by whom
     heard("somebody kills it", [SLURMD, DIES], killed(137), (UNKNOWN,), at_most=0.8),
+    heard(
+        "a stranger's scancel is refused, and the program ends with 9 by itself",
+        [SLURMD, ASKED.format("-8s", 20007), VIOLATION.format("-8s", 20007)],
+        (ended(nodes="gpu01", exit_code=9, **ALICE),),
+        (APP,),
+    ),
+    heard(
+        "a stranger's scancel is refused beside her own",
+        [SLURMD, ASKED.format("-8s", 20007), VIOLATION.format("-8s", 20007), ASKED.format("-7.5s", 1000)],
+        (ended(nodes="gpu01", exit_code=15, **ALICE),),
+        (("user.cancel", None, None),),
+    ),
+    heard(
+        "a request comes twice, and the second finds the job ending",
+        [
+            SLURMD, ASKED.format("-8s", 1000), ASKED.format("-7.9s", 20001),
+            "-7.9s ctl slurmctld: _slurm_rpc_kill_job: job_str_signal() uid=1000 JobId={0} sig=15 returned: Job/step already completing or completed",
+        ],
+        (ended(nodes="gpu01", exit_code=15, **ALICE),),
+        (("user.cancel", None, None),),
+    ),
     heard("a script that somebody killed", [SLURMD], (ended(nodes="gpu01", exit_code=0, signal=9, **ALICE),), (UNKNOWN,), at_most=0.8),
     heard("a program returns 137", [SLURMD], killed(137), (APP,)),
     heard("sacct prints 9", [SLURMD], killed(9), (APP,)),

@@ -117,3 +117,29 @@ def test_a_cause_that_is_known_stays() -> None:
     runs = [run(n, [f"n{n}"], -600.0, 0.0, user=user, exit_code=0, exit_signal=BUS) for n, user in ((1, "alice"), (2, "bob"))]  # fmt: skip
     found = judged(world(lost, runs))["1"]
     assert found.category == "infra.node"
+
+
+# -- a doubt -------------------------------------------------------------------------------------------------------------
+NO_MODULE = "ModuleNotFoundError: No module named 'meshing_v3'"
+STUDENT = Job("alice", "n1", words=NO_MODULE, lasted=4.0)
+
+
+@pytest.mark.parametrize("node", ["n1", "n2"])
+def test_two_users_with_the_same_error_may_share_a_broken_program(node: str) -> None:
+    verdict = first_of(STUDENT, replace(STUDENT, user="bob", node=node, end=1.0))
+    alone = first_of(STUDENT)
+    assert (verdict.category, verdict.confidence) == (
+        alone.category,
+        alone.confidence,
+    ) and alone.category == "app.error"
+    (doubt,) = [doubt for doubt in verdict.doubts if "same error" in doubt]
+    assert doubt.startswith("The same error ended job 2 of another user in the same moment")
+    assert not any("same error" in doubt for doubt in alone.doubts)
+
+
+@pytest.mark.parametrize(
+    "other", [replace(STUDENT, node="n2"), replace(STUDENT, user="bob", end=60.0), replace(STUDENT, user="bob", words=LOST)],
+    ids=["the same user", "another moment", "another error"],
+)  # fmt: skip
+def test_what_raises_no_such_doubt(other: Job) -> None:
+    assert not any("same error" in doubt for doubt in first_of(STUDENT, other).doubts)

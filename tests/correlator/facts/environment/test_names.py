@@ -11,6 +11,7 @@ from correlator.facts.host_names import HostNames
 from correlator.site.site import Inventory
 from correlator.verdicts.judge import judge
 from correlator.verdicts.verdict import Verdict
+from tests.correlator.field import APP, UNKNOWN, Situation, concluded, ended, heard, wrong
 from tests.correlator.making import event, run, world
 from tests.correlator.situations import EDGES
 
@@ -141,3 +142,53 @@ def test_nodes_of_the_run_hide_no_misspelt_name() -> None:
     assert NAMES.misspelt_in(text) is None
     assert NAMES.misspelt_in(text, ["gpu01"]) == "gpu1-hsn"
     assert NAMES.misspelt_in(f"[gpu01] http://data.example.org:80/x by gpu7:80: {FAILED}", ["gpu01"]) is None
+
+
+# -- srun itself ---------------------------------------------------------------------------------------------------------
+GONE = "srun: error: get_addr_info: getaddrinfo() failed: Temporary failure in name resolution"
+NO_ADDRESS = (
+    "srun: error: Task launch for StepId={{{0}}}.0 failed on node gpu01: Can't find an address, check slurm.conf"
+)
+LAUNCH = "srun: error: Application launch failed: Can't find an address, check slurm.conf"
+ENVIRONMENT = ("infra.node", "node.environment", "gpu01")
+
+
+def unresolved(job: int, at: str) -> tuple[str, ...]:
+    """What srun prints where it finds no address for the node that it runs on."""
+    return tuple(f"{at} {{{job}}} stderr: {text}" for text in (GONE, NO_ADDRESS.format(job), LAUNCH))
+
+
+def short(user: str, state: str = "FAILED", node: str = "gpu01", **more: Any) -> dict[str, Any]:
+    code = {"exit_code": 244} if state == "FAILED" else {}
+    return ended(state, nodes=node, start="-13s", user=user, name="mesh", **code, **more)
+
+
+SITUATIONS = [
+    heard(
+        "two users' sruns find no address on one node",
+        [*unresolved(0, "-1s"), *unresolved(1, "-1s")],
+        (short("ada"), short("eve"), short("ada", "COMPLETED", "gpu02")),
+        (ENVIRONMENT, ENVIRONMENT, None),
+        at_most=0.85,
+    ),
+    heard("one user's srun finds no address", [*unresolved(0, "-1s")], (short("ada"),), (UNKNOWN,), at_most=0.7),
+    heard(
+        "two users' sruns find no address, on two nodes",
+        [*unresolved(0, "-1s"), *(line.replace("gpu01", "gpu02") for line in unresolved(1, "-1s"))],
+        (short("ada"), short("eve", node="gpu02"), short("ada", "COMPLETED", "gpu03")),
+        (UNKNOWN, UNKNOWN, None),
+        ("node.environment",),
+    ),
+    heard(
+        "one user's program prints srun's words, and fails by an error of its own",
+        [*unresolved(0, "-5s"), "-1s {0} stderr: KeyError: 'train_loss'", "-1s {1} stderr: KeyError: 'train_loss'"],
+        (short("ada"), short("eve"), short("ada", "COMPLETED", "gpu02")),
+        (APP, APP, None),
+        ("node.environment",),
+    ),
+]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=lambda s: s.name)
+def test_a_situation_of_sruns_own_names(situation: Situation) -> None:
+    assert wrong(situation, *concluded([situation])[situation.name]) == []

@@ -18,6 +18,8 @@ from tests.correlator.rows import answer, rows_of
 STALE, ABSENT, DENIED, READ_ONLY = (
     "Stale file handle", "No such file or directory", "Permission denied", "Read-only file system",
 )  # fmt: skip
+#: What opening a file gives where its FUSE mount was cut off.
+ABORTED = "Software caused connection abort"
 MOUNT = ("infra.node", "node.mount_failure", "gpu01")
 SPOOL = ("infra.node", "node.spool_failure", "gpu01")
 DEAF = ("infra.node", "node.unresponsive", "gpu01")
@@ -72,6 +74,14 @@ CONTROLLER_STARTS = "20s ctl slurmctld: slurmctld version 23.02.1 started on clu
 BATCH_MISSING = (
     "80s ctl slurmctld: error: Batch JobId={0} missing from batch node gpu01 (not found BatchStartTime after startup)"
 )
+#: slurmd finds nobody at the socket of the batch script's slurmstepd.
+DESERTED = (
+    "{} gpu01 slurmd: _handle_stray_script: Purging vestigial job script /var/spool/slurm/d/job0{{0}}/slurm_script"
+)
+PURGED_AT_START = (
+    "{} gpu01 slurmd: _stepd_cleanup_batch_dirs: Purging vestigial job script /var/spool/slurm/d/job0{{0}}/slurm_script"
+)
+LOST_BATCH = ("infra.scheduler", "slurm.slurmd_crash", "gpu01")
 EARLIER = "-2h ctl slurmctld: sched: Allocate JobId=1 NodeList=gpu06 #CPUs=1 Partition=gpu"
 
 SITUATIONS = [
@@ -162,6 +172,32 @@ SITUATIONS = [
         (setup_failed("ada"),),
         (UNKNOWN,),
         at_most=0.7,
+    ),
+    heard(
+        "a file system is gone for two users, by an error of its own kind",
+        [*unopened("0s", "gpu01", 0, "/work/ada/x.out", ABORTED), *unopened("3s", "gpu01", 1, "/work/bob/x.out", ABORTED), launched("5s", "gpu02", 2, 1003)],
+        (setup_failed("ada", work_dir="/work/ada"), setup_failed("bob", "3s", work_dir="/work/bob"), fine("cyd", work_dir="/work/cyd")),
+        (MOUNT, MOUNT, None),
+    ),
+    *(heard(
+        f"one user's file, and nobody else shows the file system: {why}",
+        [*unopened("0s", "gpu01", 0, "/beegfs/ada/x.out", why)],
+        (setup_failed("ada", work_dir="/beegfs/ada"),),
+        (UNKNOWN,),
+        at_most=0.7,
+    ) for why in (ABORTED, "Communication error on send", "No route to host", "Link has been severed")),
+    heard(
+        "one user's own FUSE mount has died, and others use the file system that it is in",
+        [*unopened("0s", "gpu01", 0, "/home/ada/mnt/x.out", "Transport endpoint is not connected"), launched("5s", "gpu02", 1, 1003)],
+        (setup_failed("ada"), fine("cyd")),
+        (UNKNOWN, None),
+        ("node.mount_failure",),
+    ),
+    heard(
+        "one user names a folder where a file is",
+        [*unopened("0s", "gpu01", 0, "/beegfs/ada/x/y.out", "Not a directory")],
+        (setup_failed("ada", work_dir="/beegfs/ada"),),
+        (APP,),
     ),
     heard(
         "one user writes where a file system is read-only for everybody",
@@ -259,6 +295,40 @@ SITUATIONS = [
         [TIMED_OUT.format("-8h"), launched("-1min", "gpu01", 0), ROOT_KILLS.format("0s")],
         (by_root("-1min"),),
         (CANCEL,),
+    ),
+    # a slurmstepd that died while its job goes on
+    heard(
+        "the slurmstepd of a batch script dies, and root cancels the job that cannot end",
+        [EARLIER, launched("-2h", "gpu01", 0), DESERTED.format("-50min"), DESERTED.format("-10min"), ROOT_KILLS.format("0s"), DESERTED.format("0.1s")],
+        (by_root("-2h"),),
+        (LOST_BATCH,),
+    ),
+    heard(
+        "its user cancels such a job",
+        [EARLIER, launched("-2h", "gpu01", 0), DESERTED.format("-50min"), ROOT_KILLS.format("0s").replace("uid 0", "uid 1001")],
+        (by_root("-2h") | {"cancelled_by": "1001"},),
+        (CANCEL,),
+    ),
+    heard(
+        "slurmd finds the slurmstepd gone when root has cancelled the job",
+        [EARLIER, launched("-2h", "gpu01", 0), ROOT_KILLS.format("0s"), DESERTED.format("0.2s"), DESERTED.format("40s")],
+        (by_root("-2h"),),
+        (CANCEL,),
+        ("slurm.slurmd_crash",),
+    ),
+    heard(
+        "slurmd purges old scripts when it starts, and root cancels a job",
+        [EARLIER, launched("-2h", "gpu01", 0), PURGED_AT_START.format("-50min"), ROOT_KILLS.format("0s")],
+        (by_root("-2h"),),
+        (CANCEL,),
+        ("slurm.slurmd_crash",),
+    ),
+    heard(
+        "a program prints that its slurmstepd is gone, and root cancels it",
+        [EARLIER, launched("-2h", "gpu01", 0), "-50min {0} stdout: " + DESERTED.split("slurmd: ")[1].format(), ROOT_KILLS.format("0s")],
+        (by_root("-2h"),),
+        (CANCEL,),
+        ("slurm.slurmd_crash",),
     ),
     # the controller
     heard(

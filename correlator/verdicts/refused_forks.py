@@ -1,0 +1,43 @@
+"""Programs that could start no more processes where the kernel says that a control group of their node had reached its limit.
+
+Such a limit (TasksMax of slurmd's unit, pids.max of what is above the jobs) holds for all jobs there together. Any of them may
+have used it up, this one too, and so may what others started. The kernel writes the line once for each group, without a number.
+"""
+
+from __future__ import annotations
+
+from correlator.facts.environment.kinds import PROCESSES
+from correlator.facts.environment.symptoms import signature_of
+from correlator.facts.world import World
+from correlator.model.nouns import Event, Fact, Run
+
+#: A program that gets no process fails within this of the kernel's line (seconds).
+FAILS_WITHIN_S = 60.0
+
+
+def refused_fork(world: World, run: Run, end: Fact) -> tuple[str, list[Event]] | None:
+    """What ended a run whose last error is that it could start no process, in words, with its lines; None without a line of the
+    kernel shortly before; of a limit that holds for one job or for one user there is no such event."""
+    refused = [
+        e for e in world.kinds("kernel.fork_refused")
+        if e.host in run.nodes and -FAILS_WITHIN_S <= e.time - end.start <= 1.0 and run.covers(e.time)
+    ]  # fmt: skip
+    signature = signature_of(end) if refused else None
+    if signature is None or signature.event is None or signature.symptom.name != PROCESSES:
+        return None
+    first = refused[0]
+    which = (
+        f"the control group {_group(first)}, which it shares with others,"
+        if _group(first)
+        else "a control group, which it does not name,"
+    )
+    reason = (
+        f"it could start no more processes on {first.host}, as its output says, and the kernel there says that {which} had reached its limit; "
+        "who had used that up, nothing that was collected tells"
+    )
+    return reason, [first, signature.event]
+
+
+def _group(refused: Event) -> str:
+    """The path of the control group; empty where the kernel's line has none."""
+    return str(refused.entities.get("cgroup") or "")
