@@ -37,10 +37,8 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
             c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name) or _given_up_by_node(c)
         ]
         who = requester(run, orders)
-        if (failed_launch or given_up(world, run) or any(map(_lost_its_batch, chains))) and (who or "0") in (
-            *ROOT,
-            "slurm",
-        ):
+        hung = any(map(_lost_its_batch, chains)) and not _cancelled_with_others(world, run, end)
+        if (failed_launch or given_up(world, run) or hung) and (who or "0") in (*ROOT, "slurm"):
             return None
         if any("dependency" in e.message.lower() for e in lines):
             return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
@@ -72,6 +70,18 @@ def _given_up_by_node(chain: Chain) -> bool:
 def _lost_its_batch(chain: Chain) -> bool:
     """Could the run not end any more, because the slurmstepd of its batch script had died?"""
     return chain.root.kind == BATCH_LOST.name or any(hop.effect.kind == BATCH_LOST.name for hop in chain.hops)
+
+
+#: Who cancels several jobs within so long of each other does not do it for what one of them had met (seconds).
+TOGETHER_S = 60.0
+
+
+def _cancelled_with_others(world: World, run: Run, end: Fact) -> bool:
+    """Did root cancel other jobs as well at that time?"""
+    return any(
+        f.run is not None and f.run.split("#")[0] != str(run.job_id) and abs(f.start - end.start) <= TOGETHER_S and str(f.attrs[UID]) in ROOT
+        for f in world.facts_of(USER_CANCEL.name)
+    )  # fmt: skip
 
 
 def _timed_out(

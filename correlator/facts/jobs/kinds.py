@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, TypedDict
 
 from correlator.model.kinds import Cause, Kind, NoAttrs
@@ -61,14 +62,26 @@ LAUNCH_FAILURE = Kind(
     "launch.failure", "job", "Tasks of a run could not be started on a node.", LaunchFailure, reported_within_s=60.0
 )
 
+_BATCH_GONE = Cause(
+    "slurm.slurmd_crash", "infra.scheduler", "the batch script was gone from {host}, which answered: its slurmstepd died or never began", "its batch script was lost on its node",
+    (("See what ended slurmstepd on {host}: kernel log (OOM killer), core files in slurmd's log folder, an administrator's kill.", None),),
+    short="batch script lost on {host}", family="software", software=("os", "image"),
+)  # fmt: skip
+#: The run went on, and ended only when somebody ended it.
+_SLURMSTEPD_GONE = replace(
+    _BATCH_GONE, title="the slurmstepd of the batch script died on {host}, so that the job could not end", short="slurmstepd died on {host}",
+    plain="the daemon that ran its batch script died on its node", surest=0.85,
+    doubt="Whoever cancelled it may have had another reason: its steps may have been at work until then",
+)  # fmt: skip
+
+
+def _said_by_slurmd(fact: Fact) -> Cause | None:
+    return _SLURMSTEPD_GONE if any(e.kind == "slurm.stepd_gone" for e in fact.events) else None
+
+
 BATCH_LOST = Kind(
     "batch.lost", "slurmd", "A node responded, but the job's batch script was not running on it.", NoAttrs,
-    witnesses=("slurmctld", "slurmd"),
-    cause=Cause(
-        "slurm.slurmd_crash", "infra.scheduler", "the batch script was gone from {host}, which answered: its slurmstepd died or never began", "its batch script was lost on its node",
-        (("See what ended slurmstepd on {host}: kernel log (OOM killer), core files in slurmd's log folder, an administrator's kill.", None),),
-        short="batch script lost on {host}", family="software", software=("os", "image"),
-    ),
+    witnesses=("slurmctld", "slurmd"), cause=_BATCH_GONE, variant=_said_by_slurmd,
 )  # fmt: skip
 
 

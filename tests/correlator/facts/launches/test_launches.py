@@ -302,6 +302,16 @@ SITUATIONS = [
         [EARLIER, launched("-2h", "gpu01", 0), DESERTED.format("-50min"), DESERTED.format("-10min"), ROOT_KILLS.format("0s"), DESERTED.format("0.1s")],
         (by_root("-2h"),),
         (LOST_BATCH,),
+        at_most=0.92,
+    ),
+    heard(
+        "root cancels all jobs, one of which has lost its slurmstepd",
+        [
+            EARLIER, launched("-2h", "gpu01", 0), launched("-2h", "gpu02", 1), DESERTED.format("-50min"),
+            ROOT_KILLS.format("0s"), ROOT_KILLS.format("0.4s").replace("{0}", "{1}"),
+        ],
+        (by_root("-2h"), by_root("-2h") | {"nodes": "gpu02"}),
+        (CANCEL, CANCEL),
     ),
     heard(
         "its user cancels such a job",
