@@ -238,7 +238,7 @@ def incidents(
     since: Since = None,
     until: Until = None,
     host: Annotated[str | None, typer.Option(help="Only incidents that touch this host.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only incidents of this job.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only incidents that ended or slowed this job.")] = None,
     bundle: Annotated[
         str | None, typer.Option(metavar="ID", help="Write this one as a page that opens offline.")
     ] = None,
@@ -248,6 +248,7 @@ def incidents(
     """What happened, oldest first; with --bundle one incident as a file."""
     from faultline import bundling, incident_filter, terminal
     from faultline.backends import choose
+    from faultline.why_remote import named_run
 
     if bundle is not None:
         bundling.save(choose(data, server), bundle, out, redacted=redact)
@@ -256,6 +257,9 @@ def incidents(
     low, high = span(since, until)
     with closing(choose(data, server)) as backend:
         found = backend.result()
+        if job:
+            job = named_run(job)
+            job = backend.run_named(job) or job
     stored = found["incidents"]
     found["incidents"] = [i for i in stored if incident_filter.touches(i, low, high, host, job)]
     if job:
