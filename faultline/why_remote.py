@@ -56,7 +56,7 @@ def _job(service: Service, key: str) -> dict[str, Any]:
     except RefusedError as error:
         if error.code != 404:
             raise
-        near = [str(name) for name in error.document.get("suggestions") or ()]
+        near = [str(one["text"]).removeprefix("job ") for one in error.document.get("suggestions") or ()]
         meant = f"; did you mean {', '.join(near[:3])}?" if near else ""
         raise CommandError(
             f"job {key}: {service.server} knows no such job that you may see{meant or '; was its accounting collected?'}"
