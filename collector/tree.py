@@ -32,7 +32,7 @@ class Entry:
     path: Path
     root: Path
     why: str | None = None
-    #: It cannot be read, as opposed to may not.
+    #: It cannot be read, as opposed to may not; or it was named itself.
     broken: bool = False
 
 
@@ -53,7 +53,7 @@ def walk(paths: list[Path]) -> list[Entry]:
         else:
             seen = _seen(root)
             why = None if seen is None or stat.S_ISREG(seen.st_mode) else _irregular(seen)
-            found.setdefault(root, Entry(root, root.parent, why))
+            found.setdefault(root, Entry(root, root.parent, why, broken=why is not None))
     return [found[path] for path in sorted(found)]
 
 

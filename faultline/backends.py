@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from faultline import private
 from faultline.defaults import DEFAULT_DATA, DEFAULT_LISTEN
 from faultline.failure import CommandError
-from faultline.remote import LONGEST_S, Service
+from faultline.remote import LONGEST_S, RefusedError, Service
 from store import blocks, open_store, run_names
 from store.door import Door
 from store.errors import StoreError
@@ -43,6 +43,9 @@ class Backend(Protocol):
 
     def run_keys(self) -> list[dict[str, Any]]:
         """Every known run: run_key, job_id, state."""
+
+    def run_named(self, key: str) -> str | None:
+        """The name of the run that is called ``key``, as ``store.run_names.find`` finds it; None if there is none."""
 
     def sources(self, search: str | None, *, outputs: bool = False) -> dict[str, Any]:
         """The answer of ``GET /api/v1/sources``, all its pages as one; ``outputs``: with each file of job output."""
@@ -141,6 +144,10 @@ class Local:
     def run_keys(self) -> list[dict[str, Any]]:
         return self.store.ask(runs.every_name(run_names.named_runs(self.store)))
 
+    def run_named(self, key: str) -> str | None:
+        found = run_names.find(self.store, key, "run_key")
+        return None if found is None else str(found["run_key"])
+
     def sources(self, search: str | None, *, outputs: bool = False) -> dict[str, Any]:
         from web.reading import Reader
         from web.shaping import wire
@@ -236,6 +243,15 @@ class Remote:
     def run_keys(self) -> list[dict[str, Any]]:
         verdicts: dict[str, Any] = self.result()["verdicts"]
         return [{"run_key": k, "job_id": None, "state": v.get("state")} for k, v in verdicts.items()]
+
+    def run_named(self, key: str) -> str | None:
+        try:
+            run = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}"))
+        except RefusedError as error:
+            if error.code == 404:
+                return None
+            raise
+        return str(run["run_key"])
 
     def sources(self, search: str | None, *, outputs: bool = False) -> dict[str, Any]:
         options = ({} if search is None else {"q": search}) | ({"outputs": "true"} if outputs else {})

@@ -19,6 +19,7 @@ from typing import Annotated, Any
 import typer
 
 from faultline.failure import CommandError
+from faultline.named_path import named_path
 
 #: How long a service may take for a copy, in seconds.
 PATIENCE_S = 24 * 3600.0
@@ -27,7 +28,7 @@ ROUTE = "/api/v1/backup"
 PROOF = ".faultline-backup-"
 
 Dest = Annotated[Path, typer.Argument(metavar="DEST", help="The copy's folder.")]
-Data = Annotated[Path | None, typer.Option("--data", help="The store's folder.")]
+Data = Annotated[Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")]
 Server = Annotated[
     str | None, typer.Option("--server", help="The service (or FAULTLINE_SERVER); it must run on this machine.")

@@ -7,23 +7,26 @@ import json
 import os
 import sys
 from contextlib import closing, suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from faultline import backup_command, plan, store_command
+from faultline import __version__, backup_command, plan, store_command
 from faultline.failure import CommandError
 from faultline.meant import meant
-from parsers.moments import utc
+from faultline.named_path import named_path
+from faultline.time_options import span
 
 app = typer.Typer(
     name="faultline", no_args_is_help=True, add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
     help="Logs and telemetry of Slurm GPU clusters, and the answer to: why did this job die?",
 )  # fmt: skip
 
-Data = Annotated[Path | None, typer.Option("--data", help="The store's folder.")]
+#: More rows than this no engine counts to.
+MOST_ROWS = 2**31 - 1
+
+Data = Annotated[Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")]
 Server = Annotated[str | None, typer.Option("--server", help="Ask this service (or FAULTLINE_SERVER).")]
 Since = Annotated[
     str | None, typer.Option("--since", help="RFC 3339 time (UTC if no zone), or an age such as 24h, 7d.")
@@ -33,6 +36,21 @@ Insecure = Annotated[
     bool, typer.Option("--insecure", help="Also listen where others reach it without TLS and signing in.")
 ]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")]
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        print(f"faultline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
 
 
 def run(arguments: list[str]) -> int:
@@ -98,31 +116,9 @@ def _broken(error: Exception) -> int:
     )
 
 
-def span(since: str | None, until: str | None) -> tuple[datetime | None, datetime | None]:
-    """Both time options; an end that is not after its start is refused instead of giving an empty answer."""
-    low, high = moment(since), moment(until)
-    if low is not None and high is not None and low >= high:
-        raise CommandError(f"--since {since} is not before --until {until}; give the earlier time first")
-    return low, high
-
-
 def _refuse(text: str) -> int:
     sys.stderr.write("faultline: " + " ".join(text.split("\n")) + "\n")
     return 2
-
-
-def moment(text: str | None) -> datetime | None:
-    """A time option as naive UTC: RFC 3339, or an age (30m, 24h, 7d) before now."""
-    if text is None:
-        return None
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
-    if text[-1:] in units and text[:-1].replace(".", "", 1).isdigit():
-        return datetime.now(UTC).replace(tzinfo=None) - timedelta(seconds=float(text[:-1]) * units[text[-1]])
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise CommandError(f"{text!r} is not a time; use 2026-11-21T00:30:00Z, or an age such as 24h") from error
-    return utc(found)
 
 
 def choice(value: str, allowed: tuple[str, ...], option: str = "--format") -> str:
@@ -163,7 +159,7 @@ def serve(
 
 @app.command(epilog="Example: faultline ingest /var/log/cluster --timezone Europe/Berlin")
 def ingest(
-    paths: Annotated[list[Path], typer.Argument(metavar="PATH...", help="Log trees and files.")],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="Log trees and files.")],
     data: Data = None,
     cluster: Annotated[str | None, typer.Option(help="The cluster, whatever its logs call it.")] = None,
     timezone: Annotated[str | None, typer.Option(help="Zone of stamps without one (IANA name; default UTC).")] = None,
@@ -174,13 +170,16 @@ def ingest(
     """Load log trees and files; each is recognised by content and path. Safe to repeat."""
     from faultline.ingesting import ingest_paths
 
-    return ingest_paths(paths, data, config, cluster=cluster, timezone=timezone, host=host, source=source)
+    return ingest_paths(
+        [named_path(path) for path in paths], data, config, cluster=cluster, timezone=timezone, host=host, source=source
+    )
 
 
 @app.command(epilog="Example: faultline parse --host gpu02 /var/log/syslog | jq .event")
 def parse(
     files: Annotated[
-        list[str] | None, typer.Argument(metavar="[FILE...]", help="Files; default stdin. With --explain also a line.")
+        list[str] | None,
+        typer.Argument(metavar="[FILE...]", help="Files; - or none: stdin. With --explain also a line."),
     ] = None,
     source: Annotated[str | None, typer.Option(help="What the lines are: slurmctld, slurmd, kernel, ...")] = None,
     host: Annotated[str | None, typer.Option(help="The host of lines that do not say it.")] = None,
@@ -213,7 +212,9 @@ def query(
     parameter: Annotated[
         list[str] | None, typer.Option("--parameter", "-p", help="NAME=VALUE of a declared parameter.")
     ] = None,
-    max_rows: Annotated[int | None, typer.Option(min=1, help="Stop after so many rows (noted on stderr).")] = None,
+    max_rows: Annotated[
+        int | None, typer.Option(min=1, max=MOST_ROWS, help="Stop after so many rows (noted on stderr).")
+    ] = None,
     timeout: Annotated[float | None, typer.Option(min=0.001, help="Stop after so many seconds.")] = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="Show SQL, plan and the segments that can match instead of running.")
@@ -238,7 +239,7 @@ def incidents(
     since: Since = None,
     until: Until = None,
     host: Annotated[str | None, typer.Option(help="Only incidents that touch this host.")] = None,
-    job: Annotated[str | None, typer.Option(help="Only incidents of this job.")] = None,
+    job: Annotated[str | None, typer.Option(help="Only incidents that ended or slowed this job.")] = None,
     bundle: Annotated[
         str | None, typer.Option(metavar="ID", help="Write this one as a page that opens offline.")
     ] = None,
@@ -248,6 +249,7 @@ def incidents(
     """What happened, oldest first; with --bundle one incident as a file."""
     from faultline import bundling, incident_filter, terminal
     from faultline.backends import choose
+    from faultline.why_remote import named_run
 
     if bundle is not None:
         bundling.save(choose(data, server), bundle, out, redacted=redact)
@@ -256,6 +258,9 @@ def incidents(
     low, high = span(since, until)
     with closing(choose(data, server)) as backend:
         found = backend.result()
+        if job:
+            job = named_run(job)
+            job = backend.run_named(job) or job
     stored = found["incidents"]
     found["incidents"] = [i for i in stored if incident_filter.touches(i, low, high, host, job)]
     if job:

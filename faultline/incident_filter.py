@@ -19,8 +19,9 @@ def none_of(stored: list[dict[str, Any]], host: str | None) -> str:
 def touches(
     incident: dict[str, Any], low: datetime | None, high: datetime | None, host: str | None, job: str | None
 ) -> bool:
-    """Whether an incident overlaps a range (naive UTC) and touches a host and a job, each if it is given."""
+    """Whether an incident overlaps a range (naive UTC), touches a host and ended or slowed a job, each if it is given."""
     start, end = (datetime.fromisoformat(incident[k]).replace(tzinfo=None) for k in ("start", "end"))
     if (low and end < low) or (high and start > high) or (host and host not in incident["hosts"]):
         return False
-    return job is None or any(j["job_id"] == job or j["job_id"].split("#")[0] == job for j in incident["jobs"])
+    named = [*(j["job_id"] for j in incident["jobs"]), *incident["slowed_jobs"]]
+    return job is None or any(job in (name, name.split("#")[0]) for name in named)

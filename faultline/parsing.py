@@ -47,7 +47,8 @@ def parse_streams(
         raise CommandError("; ".join(str(p) for p in problems))
     parser = LineParser(patterns, header_entities=True)
     now = datetime.now(UTC).replace(tzinfo=None)
-    for given in files or [None]:  # type: ignore[list-item]
+    for named in files or ["-"]:
+        given = None if named == "-" else named
         line = given if explain and given is not None and not _is_there(Path(given)) else None
         path: Path | None = Path(given) if given is not None and line is None else None
         origin = Origin(path=str(path) if path else None, host=host, source=source, timezone=known_zone(timezone),

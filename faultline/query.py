@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from faultline import why_remote, why_text
 from faultline.backends import Backend, Remote, choose
 from faultline.failure import CommandError
 from faultline.why_remote import named_run
-from store.run_names import UNNAMED, parted
+from store.run_names import parted
 
 
 @dataclass(frozen=True)
@@ -146,7 +145,7 @@ def explain_job(backend: Backend, key: str, form: str) -> int:
         return why_remote.explain(backend.service, key, form, terminal.Styled())
     key = named_run(key)
     found = backend.result()
-    key = _of_cluster(key, found["verdicts"])
+    key = backend.run_named(key) or key
     verdict = found["verdicts"].get(key)
     if verdict is None:
         runs = [r for r in backend.run_keys() if r["run_key"] == key or r["run_key"].split("#")[0].split("@")[0] == key]
@@ -177,10 +176,3 @@ def explain_job(backend: Backend, key: str, form: str) -> int:
             f"faultline: this is the run of cluster {verdict['cluster'] or 'unknown'}; there is also {', '.join(others)}\n"
         )
     return 0
-
-
-def _of_cluster(key: str, verdicts: Mapping[str, Any]) -> str:
-    """The name of a run given with an unnecessary cluster: 15@east is 15, if that is east's."""
-    own, cluster = parted(key)
-    same = key not in verdicts and own in verdicts and cluster == (verdicts[own].get("cluster") or UNNAMED)
-    return own if same else key

@@ -35,6 +35,8 @@ class Service:
 
     def __init__(self, server: str, *, named: bool = True, patience_s: float = LONGEST_S + 20) -> None:
         self.server = (server if "://" in server else f"http://{server}").rstrip("/")
+        if not self.server.lower().startswith(("http://", "https://")):
+            raise CommandError(f"{server}: a service has an address of http or https, such as https://HOST:8514")
         self._named, self._patience_s = named, patience_s
         #: The scheme that the service accepted.
         self._scheme: str | None = None
@@ -79,9 +81,9 @@ class Service:
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         if authorization is not None:
             headers["Authorization"] = authorization
-        request = urllib.request.Request(f"{self.server}{path}", data=data, headers=headers)
         opener = urllib.request.build_opener(_NoRedirects)
         try:
+            request = urllib.request.Request(f"{self.server}{path}", data=data, headers=headers)
             with opener.open(request, timeout=self._patience_s) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from faultline.failure import CommandError
+from faultline.named_path import named_path
 
 VERBS = ("init", "migrate", "compact", "info")
 FORMATS = ("table", "json")
@@ -18,7 +19,9 @@ FORMATS = ("table", "json")
 
 def store(
     verb: Annotated[str, typer.Argument(metavar="VERB", help="init, migrate, compact or info.")],
-    data: Annotated[Path | None, typer.Option("--data", help="The store's folder.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")
+    ] = None,
     config: Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")] = None,
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     engine: Annotated[
@@ -54,7 +57,9 @@ def register(app: typer.Typer) -> None:
 
 def archive(
     config: Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")] = None,
-    data: Annotated[Path | None, typer.Option("--data", help="The store's folder.")] = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")
+    ] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all archived files and compare their digests.")
     ] = False,

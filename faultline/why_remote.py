@@ -5,7 +5,6 @@ Standard library only. A user who is known by Slurm's identity sees her own jobs
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import re
@@ -13,6 +12,7 @@ import sys
 from typing import Any
 from urllib.parse import quote
 
+from collector.agent.arguments import Parser
 from faultline import printing, why_text
 from faultline.failure import CommandError
 from faultline.remote import RefusedError, Service
@@ -56,7 +56,7 @@ def _job(service: Service, key: str) -> dict[str, Any]:
     except RefusedError as error:
         if error.code != 404:
             raise
-        near = [str(name) for name in error.document.get("suggestions") or ()]
+        near = [str(one["text"]).removeprefix("job ") for one in error.document.get("suggestions") or ()]
         meant = f"; did you mean {', '.join(near[:3])}?" if near else ""
         raise CommandError(
             f"job {key}: {service.server} knows no such job that you may see{meant or '; was its accounting collected?'}"
@@ -107,7 +107,7 @@ class _Plain:
 
 def main(arguments: list[str]) -> int:
     """The command in the bare package. Exit codes: 0 a verdict, 1 none is needed, 2 failure."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="faultline why", epilog="Example: faultline why 812345, or: faultline why '812345#1' for its first restart",
         description="The verdict on one job run, its evidence, and why rival causes were rejected: of a service, to which you are "
         "known by munge, a Slurm token, or the token in FAULTLINE_ACCESS_TOKEN.",

@@ -6,6 +6,7 @@ others have their cluster after the ID: ``15@east``, ``15@east#1``.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -46,14 +47,30 @@ def parted(key: str) -> tuple[str, str | None]:
 
 
 def find(store: Answers, key: str, *columns: str) -> dict[str, Any] | None:
-    """The run named ``key``, even with an unnecessary cluster; None if there is none. ``columns``: the columns to read;
-    by default those that pages show."""
-    of = named_runs(store)
+    """The run named ``key``, even with an unnecessary cluster or restart count ("15#0"), or with the raw ID of an array's task,
+    as log lines have it; None if there is none. ``columns``: the columns to read; by default those that pages show."""
+    of, key = named_runs(store), key.removesuffix("#0")
     found = store.ask(runs.by_key(of, key, *columns))
     own, cluster = parted(key)
     if not found and cluster is not None:
         found = store.ask(runs.by_own_key(of, own, cluster, *columns))
+    if not found and (name := _of_task(store, of, own, cluster)) is not None:
+        found = store.ask(runs.by_key(of, name, *columns))
     return found[0] if found else None
+
+
+#: The raw ID of a job, and the restart count.
+_NUMBER = re.compile(r"([0-9]{1,18})(?:#([0-9]{1,9}))?")
+
+
+def _of_task(store: Answers, of: sa.Subquery, own: str, cluster: str | None) -> str | None:
+    """The name of the run whose job has this raw ID; None if several runs may be meant: an array's own ID is the raw ID of
+    its last task as well."""
+    number = _NUMBER.fullmatch(own)
+    if number is None:
+        return None
+    found = store.ask(runs.by_number(of, int(number[1]), int(number[2] or 0), cluster))
+    return str(found[0]["run_key"]) if len(found) == 1 and found[0]["job_id"] == int(number[1]) else None
 
 
 def renamed(document: dict[str, Any], names: Mapping[str, str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from queries import kql
 from queries.kql import format as printing
 from queries.kql.cells import dumps
+from store import run_names
 from store.door import Asks
 from web import axis as axes
 from web import job_accounting, job_environment, job_software, pace, triage
@@ -66,9 +67,16 @@ def incidents(
     q: str | None = None, state: Annotated[str | None, Query(description="new, acknowledged, resolved, wrong or unhandled")] = None,
     assignee: str | None = None, limit: Limit = PAGE, cursor: Cursor = None,
 ) -> dict[str, Any]:  # fmt: skip
-    """Incidents that overlap the range, newest first."""
+    """Incidents that overlap the range, newest first; with `job` those that ended or slowed this run."""
+    run = run_names.find(read, job, "own_key", "cluster") if job else None
+    if (
+        run is not None and run["own_key"] != job
+    ):  # called otherwise than in its own cluster, which documents name it by
+        job = run["own_key"]
+    else:
+        run = None
     rows, after = read.incidents(
-        within, severity=severity, host=host, job=job, search=q, state=state, assignee=assignee, limit=limit, cursor=cursor
+        within, severity=severity, host=host, job=job, search=q, state=state, assignee=assignee, of=run, limit=limit, cursor=cursor
     )  # fmt: skip
     return page("incidents", [incident_document(row) for row in rows], after)
 

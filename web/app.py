@@ -120,6 +120,20 @@ def answer(request: Request, problem: ProblemError) -> Response:
     return page
 
 
+def _packing(request: Request) -> ProblemError | None:
+    """What is wrong with a body that is packed, which only receivers unpack; None if it is not."""
+    name = request.headers.get("content-encoding", "identity")
+    if name.lower() in ("", "identity"):
+        return None
+    return ProblemError(415, f"Content-Encoding {name[:60]!r} is not taken here.", do="Send the body as it is.")
+
+
+def _what(wrong: Mapping[str, Any]) -> str:
+    """What is wrong with a value; pydantic's own message of broken JSON names no reason."""
+    reason = (wrong.get("ctx") or {}).get("error") if wrong["type"] == "json_invalid" else None
+    return f"{wrong['msg']}: {reason}" if reason else str(wrong["msg"])
+
+
 def handlers(app: FastAPI) -> None:
     """All errors have one of the same two forms."""
 
@@ -137,12 +151,16 @@ def handlers(app: FastAPI) -> None:
         kind = request.headers.get("content-type", "")
         if request.method == "POST" and request.url.path.startswith("/api/") and "json" not in kind:
             return answer(request, ProblemError(415, f"Content-Type {kind[:60]!r}", do="Send it as application/json."))
-        wrong = [{"where": ".".join(map(str, item["loc"])), "what": item["msg"]} for item in error.errors()]
+        if packing := _packing(request):
+            return answer(request, packing)
+        wrong = [{"where": ".".join(map(str, item["loc"])), "what": _what(item)} for item in error.errors()]
         detail = "; ".join(f"{item['where']}: {item['what']}" for item in wrong)
         return answer(request, ProblemError(422, detail, do="See /api/v1/openapi.json.", extra={"errors": wrong}))
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> Response:
+        if error.status_code == 400 and (packing := _packing(request)):  # the bytes were no text
+            return answer(request, packing)
         missing = error.status_code == 404
         detail = f"There is nothing at {request.url.path}." if missing else str(error.detail)
         extra = {"suggestions": near} if missing and (near := suggesting.pages(request.url.path)) else {}

@@ -126,7 +126,7 @@ class Reader:
         search: str | None = None, state: str | None = None, assignee: str | None = None, root: str | None = None,
         device: str | None = None, of: Row | None = None, limit: int = PAGE, cursor: str | None = None, costly: bool = False,
     ) -> tuple[list[Row], str | None]:  # fmt: skip
-        """Incidents, newest first. ``of``: a node, whose cluster they belong to. ``state``: of ``triage.FILTERS``.
+        """Incidents, newest first. ``of``: a node or a run, whose cluster they belong to. ``state``: of ``triage.FILTERS``.
         ``costly``: the costliest, without a page after it.
 
         An incident belongs to a range it overlaps; one without an end is still open.

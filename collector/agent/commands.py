@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
+from collector.agent.arguments import Parser
 from collector.agent.config import DEFAULT_CONFIG, Config, load
 from collector.agent.console import complain, say
 from collector.agent.failure import AgentError
@@ -41,7 +42,7 @@ def _with_verb(arguments: Sequence[str]) -> list[str]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="faultline agent", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="The node agent: reads logs, kernel, links, GPUs and counters of this host and delivers them.",
         epilog="Examples:\n  faultline agent enroll --server https://faultline:8514 --token T\n"

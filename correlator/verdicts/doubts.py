@@ -269,7 +269,9 @@ def _doubt_silence(world: World, verdict: Verdict, root: Fact) -> None:
     if silent and all(world.unlogged(host) for host in silent):
         verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         of = "its link, its machine or its daemons" if root.host else "their links, machines or daemons"
-        verdict.doubts.append(f"No kernel or system log of {fold(silent)} was collected: {of} may have failed")
+        verdict.doubts.append(
+            f"No line of the kernel or the system of {fold(silent)} was collected: {of} may have failed"
+        )
     if root.kind == NODE_DOWN.name and _lived(world, root):
         verdict.at_most = min(verdict.at_most, UNLOGGED_SURE)
         verdict.doubts.append(

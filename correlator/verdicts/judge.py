@@ -179,7 +179,9 @@ def _by_itself(
         # A node whose log is missing may hide the cause.
         verdict.confidence *= 1.0 - MUTE_DOUBT * len(mute) / len(run.nodes)
         verdict.unlogged = 2 * len(mute) > len(run.nodes)
-        verdict.doubts.append(f"No kernel or system log of {fold(mute)} was collected: a cause there would not show")
+        verdict.doubts.append(
+            f"No line of the kernel or the system of {fold(mute)} was collected: a cause there would not show"
+        )
 
 
 #: Headline and advice, if it is open why Slurm took a node from a run: it was not for what the program did (NODE_FAIL).

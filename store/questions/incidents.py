@@ -34,13 +34,14 @@ def conditions(
     job: str | None = None, search: str | None = None, clusters: Sequence[str | None] = (), root: str | None = None,
     device: str | None = None, also: Sequence[sa.ColumnElement[bool]] = (),
 ) -> list[sa.ColumnElement[bool]]:  # fmt: skip
-    """The conditions of a list of incidents. ``clusters``: one, including rows without a cluster. ``root`` and
+    """The conditions of a list of incidents. ``job``: a run that they ended or slowed. ``clusters``: one, including rows without a cluster. ``root`` and
     ``device``: the host and the device of their roots, ``NO_ROOT`` for those without a host."""
     hosts, jobs = json_texts(N.document, "$.hosts[*]"), json_texts(N.document, "$.jobs[*].job_id")
+    slowed = json_texts(N.document, "$.slowed_jobs[*]")
     made: list[Any] = [of_cluster(N.cluster, cluster) for cluster in clusters] + overlapping(start, end)
     made += [
         N.severity == severity if severity else None, sa.or_(N.root_host == host, has(hosts, host)) if host else None,
-        has(jobs, job) if job else None, holds(N.document, search) if search else None,
+        sa.or_(has(jobs, job), has(slowed, job)) if job else None, holds(N.document, search) if search else None,
         (N.root_host.is_(None) if root == NO_ROOT else N.root_host == root) if root else None,
         N.root_device == device if device else None,
     ]  # fmt: skip

@@ -91,6 +91,18 @@ def by_own_key(of: sa.FromClause, own: str, cluster: str, *names: str) -> sa.Sel
     return sa.select(*columns(of, *names)).where(of.c.own_key == own, named_so)
 
 
+def by_number(of: sa.FromClause, number: int, attempt: int, cluster: str | None) -> sa.Select[Any]:
+    """Runs of a job by Slurm's raw numeric ID, or of an array by its own (``run_key``, ``job_id``); ``attempt``: the restart
+    count; ``cluster``: one of several, ``UNNAMED`` for none."""
+    alike = sa.or_(of.c.job_id == number, of.c.array_job_id == number)
+    of_it = [func.coalesce(of.c.cluster, const(UNNAMED)) == cluster] if cluster is not None else []
+    return (
+        sa.select(of.c.run_key, of.c.job_id)
+        .where(alike, func.coalesce(of.c.attempt, const(0)) == attempt, *of_it)
+        .limit(2)
+    )
+
+
 def by_keys(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
     """Several runs, by start."""
     return sa.select(*columns(of)).where(listed(of.c.run_key, keys)).order_by(of.c.start)

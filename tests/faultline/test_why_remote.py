@@ -112,6 +112,7 @@ def test_a_job_that_ended_well_and_one_that_is_not_ones_own(site: Site) -> None:
     assert theirs.returncode == nowhere.returncode == 2 and not theirs.stdout
     assert theirs.stderr.replace(b"job 15:", b"job 77:") == nowhere.stderr  # the port may have these digits, too
     assert b"knows no such job that you may see" in theirs.stderr and theirs.stderr.count(b"\n") == 1
+    assert site.why("16#3", SLURM_JWT=token("bob")).stderr.endswith(b"; did you mean 16?\n")
 
 
 def test_a_job_whose_end_has_not_arrived_is_not_called_well() -> None:

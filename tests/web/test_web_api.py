@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import json
 from datetime import datetime
 from typing import Any
@@ -128,7 +129,16 @@ def test_query_error_has_its_place(client: TestClient) -> None:
 def test_a_query_that_is_not_sent_as_json_is_told_so(client: TestClient) -> None:
     answer = client.post(f"{V1}/query", content='{"query": "Jobs"}', headers={"content-type": "text/plain"})
     assert answer.status_code == 415 and "application/json" in answer.json()["do"]
-    assert client.post(f"{V1}/query", content="[", headers={"content-type": "application/json"}).status_code == 422
+    broken = client.post(f"{V1}/query", content="{x", headers={"content-type": "application/json"})
+    assert broken.status_code == 422 and "double quotes" in broken.json()["detail"]
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(b'{"query": "Jobs"}'), b"{}"])
+def test_a_packed_query_is_refused_by_the_packings_name(client: TestClient, packed: bytes) -> None:
+    """Only receivers unpack; ``{}`` is text, whatever its header says."""
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = client.post(f"{V1}/query", content=packed, headers=headers)
+    assert answer.status_code == 415 and "gzip" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from collector.agent.arguments import Parser
 from collector.agent.config import DEFAULT_CONFIG, Config, load
 from collector.agent.console import complain, say
 from collector.agent.failure import AgentError, Missing
@@ -38,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="faultline slurm", formatter_class=argparse.RawDescriptionHelpFormatter,
         description="Slurm's hooks on this host: installs them, says why one would write nothing, removes them.",
         epilog="Examples:\n  faultline slurm install --dry-run\n  faultline slurm install --yes\n"
