@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from correlator.model.certainty import asks_for, stated
 from parsers.writers import in_words
 
 #: Lines shown at the beginning and at the end of a long event.
@@ -47,7 +48,7 @@ def why(
     otherwise in the last run that ended well (``since_last_good`` of the API)."""
     say(out, f"Job {key}: {verdict['headline']}", style="bold")
     say(out, verdict["summary"])
-    certainty = f"{verdict['category']}, confidence {verdict['confidence']:.2f}"
+    certainty = stated(verdict["category"], verdict["confidence"])
     place = f", incident {incident['id']}" if incident else ""
     waits = "; ".join(verdict.get("waits_for") or ["while lines arrive"])
     say(
@@ -71,7 +72,7 @@ def why(
         title = f"Otherwise than in {differs['run']}, the last run of this name that ended well (context, no cause)"
         listing(out, title, [*differs["sentences"], *more])
     out.line()
-    say(out, f"What would change this verdict: {verdict['change_my_mind']}", style="dim")
+    say(out, f"{asks_for(verdict['category'])}: {verdict['change_my_mind']}", style="dim")
 
 
 def chain(out: Out, hops: list[dict[str, Any]], events: dict[str, dict[str, Any]]) -> None:

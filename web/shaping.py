@@ -1,4 +1,4 @@
-"""How values look on a page: times, lags, files, words for confidence. No HTML here; templates escape."""
+"""How values look on a page: times, lags, files, states. No HTML here; templates escape."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from correlator.model import subjects
+from correlator.model import certainty, subjects
 from correlator.model.categories import CATEGORIES
 from correlator.model.kinds import BUILT_IN_LANES
 from parsers.job_states import Phase, in_phase
@@ -175,16 +175,6 @@ def window(pair: object) -> str:
     return f"{number(pair[0])}–{number(pair[1])} s"
 
 
-def sureness(confidence: object) -> str:
-    """A probability in words, the same on every page."""
-    if not isinstance(confidence, (int, float)):
-        return "Not rated"
-    for floor, words in ((0.95, "Almost certain"), (0.8, "Very likely"), (0.6, "Likely"), (0.4, "Possible")):
-        if confidence >= floor:
-            return words
-    return "Not known"
-
-
 def sentences(texts: object) -> str:
     """Facts as sentences in a row: "COMPLETED", "ran on other nodes" -> "COMPLETED. Ran on other nodes."."""
     stripped = [str(text).strip() for text in texts if text] if isinstance(texts, (list, tuple)) else []
@@ -253,6 +243,7 @@ def document(text: object) -> dict[str, Any]:
 
 FILTERS = {
     "clock": clock, "day": day, "ago": ago, "since": since, "stamp": stamp, "span": span, "number": number, "window": window,
-    "sureness": sureness, "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
+    "sureness": certainty.in_words, "sure_of": certainty.sure_of, "asks_for": certainty.asks_for,
+    "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
     "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone, "in_words": in_words,
 }  # fmt: skip
