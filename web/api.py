@@ -19,7 +19,7 @@ from queries.kql import format as printing
 from queries.kql.cells import dumps
 from store.door import Asks
 from web import axis as axes
-from web import job_accounting, job_environment, job_software, pace, triage
+from web import job_accounting, job_environment, job_software, node_states, pace, triage
 from web.access import read_audit
 from web.access.authentication import asking
 from web.access.own import OwnReader
@@ -194,8 +194,10 @@ def verdict(read: Read, key: str) -> dict[str, Any]:
 
 @router.get("/nodes", tags=["nodes"])
 def nodes(read: Read, q: str | None = None, limit: Limit = PAGE, cursor: Cursor = None) -> dict[str, Any]:
-    """Every node, by name, with its newest state; a host that several clusters have is there once for each, HOST@CLUSTER."""
+    """Every node, by name, with its newest state; a host that several clusters have is there once for each, HOST@CLUSTER. `service` is the
+    class of the fleet map. `running_jobs`: where only slurmctld's log has states, so many runs of accounting's make the node ALLOCATED."""
     rows, after = read.nodes(search=q, limit=limit, cursor=cursor)
+    node_states.complete(read, rows)
     return page("nodes", rows, after)
 
 
@@ -208,6 +210,7 @@ def node(read: Read, within: Within, name: str) -> dict[str, Any]:
 def node_document(read: Reader, name: str, within: Range) -> dict[str, Any]:
     """The answer about one node."""
     row = read.node(name)
+    node_states.complete(read, [row])
     found = about_node(read, row, within)
     more = {
         "states": found["states"], "links": found["links"], "jobs": found["runs"],

@@ -34,6 +34,7 @@ from web import (
     job_files,
     job_software,
     node_history,
+    node_states,
     pace,
     replays,
     shared,
@@ -385,6 +386,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
 @router.get("/nodes", response_class=HTMLResponse)
 def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None = None) -> HTMLResponse:
     rows, after = read.nodes(search=q, cursor=cursor, limit=PAGE)
+    node_states.complete(read, rows)
     nothing = {} if rows else {**first_steps(request, read), "near": suggesting.nodes(read, q) if q else []}
     return render(request, "nodes.html", rows=rows, after=after, q=q, nav="nodes", **nothing)
 
@@ -392,6 +394,7 @@ def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None
 @router.get("/nodes/{name}", response_class=HTMLResponse)
 def node(request: Request, read: Read, within: Within, name: str) -> HTMLResponse:
     row = read.node(name)
+    node_states.complete(read, [row])
     found, newest = api.about_node(read, row, within), read.newest()
     past: dict[str, Any] = {
         "strip": node_history.strip(found["states"], within, newest), "families": node_history.families(read, row),
@@ -435,6 +438,7 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
             "nodes": read.nodes(search=text, limit=FOUND),
         }  # fmt: skip
     found: dict[str, Any] = {name: rows for name, (rows, _) in listed.items()}
+    node_states.complete(read, found.get("nodes", []))
     found["further"] = {name for name, (_, after) in listed.items() if after}
     if text and not lines and not any(rows for rows, _ in listed.values()):
         kinds = (suggesting.runs, suggesting.nodes, suggesting.incidents)
