@@ -155,7 +155,8 @@ def jobs(
 
 @router.get("/jobs/{key}", tags=["jobs"])
 def job(request: Request, read: Read, key: str) -> dict[str, Any]:
-    """One run ("15", "15%231") with its other runs, the verdict, the incidents that made it slower, the environment of its steps (the user's word), what each source of
+    """One run ("15", "15%231") with its other runs, the verdict, what made it slower (`slowed`: when, how much, why, on which of its
+    nodes; `slowed_by`: the incidents, for who may read them), the environment of its steps (the user's word), what each source of
     accounting recorded of it and its steps, and what its nodes ran when it began."""
     row = read.run(key)
     verdict, attempts = row.pop("document"), read.attempts(row)
@@ -163,7 +164,7 @@ def job(request: Request, read: Read, key: str) -> dict[str, Any]:
     environment = job_environment.document(read, row, attempts, verdict)
     read_audit.of_run(request, row["run_key"], row["user"], ["environment"] if environment else [])
     shown = {
-        "verdict": wire(verdict) or None, "runs": wire(attempts), "slowed_by": slowed_by, "environment": environment,
+        "verdict": wire(verdict) or None, "runs": wire(attempts), "slowed_by": slowed_by, "slowed": read.slowdowns(row), "environment": environment,
         "accounting": job_accounting.document(read, row), "software": job_software.document(read, row, verdict),
     }  # fmt: skip
     return {**wire(row), **shown}

@@ -375,7 +375,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
-        slowed_by=slowed_by, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
+        slowed=read.slowdowns(row), slowed_by={one["incident_id"]: one for one in slowed_by}, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
         pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,

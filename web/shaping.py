@@ -15,6 +15,7 @@ from markupsafe import Markup
 from correlator.model import certainty, subjects
 from correlator.model.categories import CATEGORIES
 from correlator.model.kinds import BUILT_IN_LANES
+from correlator.model.slowdown import sentence
 from parsers.job_states import Phase, in_phase
 from parsers.node_states import kind_of_state
 from parsers.writers import in_words
@@ -218,6 +219,12 @@ def key(value: object) -> str:
 OUT_OF_SERVICE = {"down", "silent", "drain"}
 
 
+def slowdown(item: Mapping[str, Any]) -> str:
+    """A time in which a run was slower (``web.slowdowns``), as a sentence."""
+    start, end = item["start"], item["end"]
+    return sentence(item, stamp(start) if start else None, f"{stamp(end)} {zone(end)}" if end else None)
+
+
 def open_rival(item: Mapping[str, Any]) -> bool:
     """Could a cause that was considered beside the verdict's not be rejected?"""
     return str(item.get("rejected") or "not rejected").startswith("not rejected")
@@ -245,5 +252,5 @@ FILTERS = {
     "clock": clock, "day": day, "ago": ago, "since": since, "stamp": stamp, "span": span, "number": number, "window": window,
     "sureness": certainty.in_words, "sure_of": certainty.sure_of, "asks_for": certainty.asks_for,
     "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
-    "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone, "in_words": in_words,
+    "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone, "in_words": in_words, "slowdown": slowdown,
 }  # fmt: skip

@@ -24,6 +24,11 @@ it names no job, account or path of others.
 | advice | as an incident's; without an incident the whole, but no commands |
 | chain, evidence | as chain and events above |
 
+| of an incident that slowed an own run | is shown |
+|---|---|
+| the run's slowdown | when, by how much, what kind of cause in words without names, on which of the run's own nodes (``web.slowdowns``) |
+| the incident itself, its lines and its other jobs | withheld |
+
 | of a replay | is shown |
 |---|---|
 | moments | those at which a visible line arrived, a run of the user ended or a verdict on one changed; with the time |
