@@ -168,12 +168,12 @@ def size(value: object) -> str:
 
 
 def window(pair: object) -> str:
-    """An allowed window as "16–50 s", or empty if a chain step has none."""
+    """An allowed window as "16–50 s" or "−300 to 300 s", or empty if a chain step has none."""
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         return ""
-    if float(pair[1]) >= 2 * 86400:
-        return f"{number(float(pair[0]) / 86400)}–{number(float(pair[1]) / 86400)} days"
-    return f"{number(pair[0])}–{number(pair[1])} s"
+    unit, of = ("days", 86400) if float(pair[1]) >= 2 * 86400 else ("s", 1)
+    ends = [number(float(end) / of if of > 1 else end).replace("-", "−") for end in pair]
+    return f"{('–' if min(map(float, pair)) >= 0 else ' to ').join(ends)} {unit}"
 
 
 def sentences(texts: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import fixture
 import pytest
@@ -11,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from web.app import create_app
 from web.pages import HERE
-from web.shaping import brief, sentences, span
+from web.shaping import brief, sentences, span, window
 
 PAGES = ("/", "/incidents", "/incidents/I0", "/incidents/I1", "/jobs", "/jobs/15", "/jobs/14%231", "/jobs/16", "/nodes",
          "/nodes/gpu02", "/nodes/gpu04", "/repairs", "/fleet?incident=I0", "/reports", "/explore", "/dashboards", "/dashboards/network?tables=yes", "/search?q=script", "/nowhere")  # fmt: skip
@@ -141,6 +142,15 @@ def test_search_opens_what_it_names_exactly(client: TestClient) -> None:
         answer = client.get("/search", params={"q": words}, follow_redirects=False)
         assert answer.status_code == 303 and answer.headers["location"] == place
     assert "No route to host" in client.get("/search", params={"q": "No route"}).text
+
+
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [([16, 50], "16–50 s"), ([-300.0, 300.0], "−300 to 300 s"), ([-1.0, 2.0], "−1 to 2 s"), ([0.0, 14 * 86400.0], "0–14 days"),
+     ([-86400.0, 14 * 86400.0], "−1 to 14 days"), (None, ""), ([1], "")],
+)  # fmt: skip
+def test_a_window_that_begins_before_its_cause_is_no_chain_of_dashes(pair: Any, words: str) -> None:
+    assert window(pair) == words
 
 
 def test_a_line_of_no_known_host_has_an_empty_place_for_it(client: TestClient) -> None:
