@@ -367,15 +367,17 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         for item in artifacts
     }
     environment = job_environment.document(read, row, attempts, doc)
-    slowed_by = read.slowing(row)
+    slowed, slowed_by = read.slowdowns(row), read.slowing(row)
     seen = [*(doc.get("evidence") or []), *(line for incident in slowed_by for line in against(incident))]
+    if read.own:  # the lines of these incidents are not theirs to read
+        seen += [{"host": node, "event": one["cause"], "time": one["start"]} for one in slowed for node in one["nodes"]]
     # Asked only where the page would show nothing.
     unbrought = not (variables or artifacts or environment or row["submit_line"])
     brought |= ({"output"} if output else set()) | ({"environment"} if variables or environment else set())
     read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
-        slowed=read.slowdowns(row), slowed_by={one["incident_id"]: one for one in slowed_by}, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
+        slowed=slowed, slowed_by={one["incident_id"]: one for one in slowed_by}, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
         pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
