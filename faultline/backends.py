@@ -66,6 +66,9 @@ class Backend(Protocol):
     def since_last_good(self, key: str) -> dict[str, Any] | None:
         """What was otherwise in the last run of that name that ended well, as in the API."""
 
+    def slowed(self, key: str) -> list[dict[str, Any]]:
+        """What made a run slower, as ``slowed`` of ``GET /api/v1/jobs/KEY``."""
+
     def close(self) -> None: ...
 
 
@@ -207,6 +210,12 @@ class Local:
         )
         return software.get("since_last_good")
 
+    def slowed(self, key: str) -> list[dict[str, Any]]:
+        from web.reading import Reader
+
+        reader = Reader(self.store)
+        return reader.slowdowns(reader.run(key))
+
     def close(self) -> None:
         self.store.close()
 
@@ -273,6 +282,10 @@ class Remote:
         run = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}"))
         found: dict[str, Any] | None = (run.get("environment") or run.get("software") or {}).get("since_last_good")
         return found
+
+    def slowed(self, key: str) -> list[dict[str, Any]]:
+        run = json.loads(self.service.ask(f"/api/v1/jobs/{urllib.parse.quote(key, safe='')}"))
+        return run.get("slowed") or []
 
     def line(self, file: str, number: int) -> dict[str, Any] | None:
         asked = urllib.parse.urlencode({"file": file, "around_line": number, "limit": 1})

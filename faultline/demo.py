@@ -10,6 +10,7 @@ from collector.ingest import Ingest
 from faultline.clock_watch import ClockWatch
 from faultline.config import validate
 from faultline.exposure import refuse
+from faultline.ingesting import in_store
 from faultline.upkeep import utc_now
 from store import open_store
 
@@ -28,9 +29,10 @@ def show(listen: str, *, once: bool, insecure: bool = False) -> None:
             report = Ingest(store).run([CAPTURE])
             ClockWatch(store).begin(utc_now())
             correlate(store)
-            found = result(store)
+            found, stored = result(store), store.info()["lines"]
+        read = sum(f.lines for f in report.files)
         print(
-            f"Loaded {sum(f.lines for f in report.files):,} lines of {len(report.files)} files: a real mini Slurm cluster, 21 November 2026."
+            f"Read {read:,} lines of {len(report.files)} files of a real mini Slurm cluster, 21 November 2026: {in_store(stored)}."
         )
         for incident in found["incidents"]:
             print(f"  {incident['id']}  {incident['severity']}: {incident['title']}")

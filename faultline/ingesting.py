@@ -44,10 +44,15 @@ def ingest_paths(paths: list[Path], data: Path | None, config: Path | None, *, c
         size = store.info()["lines"]
     _print(report)
     _print_report(report)
-    sys.stderr.write(f"{size:,} log lines in the store; records of jobs, nodes and links lie in tables of their own\n")
+    sys.stderr.write(f"{in_store(size)}\n")
     if report.troubled and not report.by_source():
         raise CommandError("nothing could be read")
     return 1 if report.troubled else 0
+
+
+def in_store(lines: int) -> str:
+    """What a store has of the lines that were read: of documents, only the records."""
+    return f"{lines:,} log lines in the store; records of jobs, nodes and links lie in tables of their own"
 
 
 def _print_report(report: Report) -> None:

@@ -157,19 +157,20 @@ def explain_job(backend: Backend, key: str, form: str) -> int:
             near = difflib.get_close_matches(key, sorted(known), n=3, cutoff=0.7)
             meant = f"did you mean {', '.join(near)}?" if near else "was its accounting or slurmctld.log ingested?"
             raise CommandError(f"job {key}: not known to this store; {meant}")
+        slowed = backend.slowed(key) if any(r["run_key"] == key for r in runs) else []
         if form == "json":
-            print(json.dumps({"job_id": key, "verdict": None, "runs": runs}))
+            print(json.dumps({"job_id": key, "verdict": None, "runs": runs} | ({"slowed": slowed} if slowed else {})))
         else:
             earlier = f" For the run that did not end well: faultline why {others[-1]}" if others else ""
-            print(f"{why_text.without_verdict(key, runs)}{earlier}")
+            print(" ".join([why_text.without_verdict(key, runs) + earlier, *why_text.slowed_in_words(slowed)]))
         return 1
     incident = next((i for i in found["incidents"] if i["id"] == verdict["incident_id"]), None)
     backend.attach_blocks(key, verdict["evidence"])
-    differs = backend.since_last_good(key)
+    differs, slowed = backend.since_last_good(key), backend.slowed(key)
     if form == "json":
-        print(why_remote.as_json(key, verdict, incident, differs))
+        print(why_remote.as_json(key, verdict, incident, differs, slowed))
     else:
-        terminal.why(key, verdict, incident, differs)
+        terminal.why(key, verdict, incident, differs, slowed)
     own = parted(key)[0]
     if others := [other for other in found["verdicts"] if other != key and parted(other)[0] == own]:
         sys.stderr.write(

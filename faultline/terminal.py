@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console as RichConsole
@@ -106,7 +106,8 @@ class Styled:
 
 
 def why(
-    key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None = None
-) -> None:
+    key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None = None,
+    slowed: Sequence[Mapping[str, Any]] = (),
+) -> None:  # fmt: skip
     """The story of one job."""
-    why_text.why(Styled(), key, verdict, incident, differs)
+    why_text.why(Styled(), key, verdict, incident, differs, slowed)

@@ -9,6 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from correlator.model.categories import UNKNOWN
+from correlator.model.certainty import sure_of
+
 #: Comments that begin so are Faultline's; all others stay as they are.
 PREFIX = "faultline:"
 #: Most characters of the line.
@@ -22,12 +25,13 @@ _QUOTES = frozenset("'\"`/@\u2018\u2019\u201c\u201d|\\")
 def line_of(verdict: Mapping[str, Any] | None) -> str:
     """ "faultline: infra.network 0.97: Your job died because ... (gpu02)"; "" if there is nothing to say."""
     category = str((verdict or {}).get("category") or "")
-    if verdict is None or not category or category == "unknown":
+    if verdict is None or not category or category == UNKNOWN:
         return ""
     sentences = " ".join(_sentences(str(verdict.get("headline") or "")))
     host = str((verdict.get("root_cause") or {}).get("host") or "")
     where = f" ({host})" if category.startswith("infra.") and host and host not in sentences else ""
-    line = f"{PREFIX} {category} {float(verdict.get('confidence') or 0):.2f}{': ' + sentences if sentences else ''}"
+    sure = sure_of(verdict.get("confidence"), category)
+    line = f"{PREFIX} {category}{'' if sure is None else f' {sure:.2f}'}{': ' + sentences if sentences else ''}"
     return f"{_plain(line)[: MOST - len(where)]}{_plain(where)}"
 
 

@@ -36,17 +36,19 @@ def explain(service: Service, key: str, form: str, out: why_text.Out) -> int:
     verdict |= {"cluster": run["cluster"]}
     incident = _incident(service, verdict.get("incident_id"))
     software = run.get("environment") or run.get("software") or {}  # an older service has none
-    differs = software.get("since_last_good")
+    differs, slowed = software.get("since_last_good"), run.get("slowed") or []
     if form == "json":
-        print(as_json(run["run_key"], verdict, incident, differs))
+        print(as_json(run["run_key"], verdict, incident, differs, slowed))
     else:
-        why_text.why(out, run["run_key"], verdict, incident, differs)
+        why_text.why(out, run["run_key"], verdict, incident, differs, slowed)
     return 0
 
 
-def as_json(key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None) -> str:
-    """The answer for programs; ``since_last_good`` is there only if something differs."""
-    more = {"since_last_good": differs} if differs else {}
+def as_json(
+    key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None, slowed: list[dict[str, Any]]
+) -> str:  # fmt: skip
+    """The answer for programs; ``since_last_good`` is there only if something differs, ``slowed`` if something made it slower."""
+    more: dict[str, Any] = ({"since_last_good": differs} if differs else {}) | ({"slowed": slowed} if slowed else {})
     return json.dumps({"job_id": key, "verdict": verdict, "incident": incident, **more}, indent=1, sort_keys=True)
 
 
@@ -75,12 +77,13 @@ def _answer(service: Service, path: str) -> dict[str, Any]:
 
 def _needs_none(key: str, run: dict[str, Any], form: str) -> None:
     runs = [{name: one[name] for name in ("run_key", "job_id", "state")} for one in run["runs"]]
+    slowed = run.get("slowed") or []  # an older service has none
     if form == "json":
-        print(json.dumps({"job_id": key, "verdict": None, "runs": runs}))
+        print(json.dumps({"job_id": key, "verdict": None, "runs": runs} | ({"slowed": slowed} if slowed else {})))
         return
     judged = [one["run_key"] for one in run["runs"] if one.get("category")]
     earlier = f" For the run that did not end well: faultline why '{judged[-1]}'" if judged else ""
-    print(f"{why_text.without_verdict(key, runs)}{earlier}")
+    print(" ".join([why_text.without_verdict(key, runs) + earlier, *why_text.slowed_in_words(slowed)]))
 
 
 def _incident(service: Service, name: str | None) -> dict[str, Any] | None:

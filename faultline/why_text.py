@@ -9,6 +9,8 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+from correlator.model.certainty import asks_for, stated
+from correlator.model.slowdown import sentence
 from parsers.writers import in_words
 
 #: Lines shown at the beginning and at the end of a long event.
@@ -40,14 +42,25 @@ def without_verdict(key: str, runs: Sequence[Mapping[str, Any]]) -> str:
     return f"Job {key} needs no explanation: {states}."
 
 
+def slowed_in_words(slowed: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What made a job slower (``slowed`` of the API), a sentence each; times are UTC."""
+    return [
+        sentence(one, short_time(one["start"])[:19] or None, f"{short_time(one['end'])[:19]} UTC" if one["end"] else None)
+        for one in slowed
+    ]  # fmt: skip
+
+
 def why(
-    out: Out, key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None = None
-) -> None:
+    out: Out, key: str, verdict: dict[str, Any], incident: dict[str, Any] | None, differs: dict[str, Any] | None = None,
+    slowed: Sequence[Mapping[str, Any]] = (),
+) -> None:  # fmt: skip
     """The verdict and what to do, the chain with raw lines, and the rivals: most important first. ``differs``: what was
-    otherwise in the last run that ended well (``since_last_good`` of the API)."""
+    otherwise in the last run that ended well (``since_last_good`` of the API). ``slowed``: what made it slower before."""
     say(out, f"Job {key}: {verdict['headline']}", style="bold")
     say(out, verdict["summary"])
-    certainty = f"{verdict['category']}, confidence {verdict['confidence']:.2f}"
+    for text in slowed_in_words(slowed):
+        say(out, text)
+    certainty = stated(verdict["category"], verdict["confidence"])
     place = f", incident {incident['id']}" if incident else ""
     waits = "; ".join(verdict.get("waits_for") or ["while lines arrive"])
     say(
@@ -71,7 +84,7 @@ def why(
         title = f"Otherwise than in {differs['run']}, the last run of this name that ended well (context, no cause)"
         listing(out, title, [*differs["sentences"], *more])
     out.line()
-    say(out, f"What would change this verdict: {verdict['change_my_mind']}", style="dim")
+    say(out, f"{asks_for(verdict['category'])}: {verdict['change_my_mind']}", style="dim")
 
 
 def chain(out: Out, hops: list[dict[str, Any]], events: dict[str, dict[str, Any]]) -> None:

@@ -22,6 +22,9 @@ from functools import lru_cache
 
 BASE_STATES = frozenset({"UNKNOWN", "DOWN", "IDLE", "ALLOCATED", "ERROR", "MIXED", "FUTURE"})
 
+#: The state of a node on which jobs run, for one of which Slurm reports none.
+RUNS_JOBS = "ALLOCATED"
+
 #: The flags of a node that saves power: it is off, about to be switched off, or starting.
 POWER_FLAGS = frozenset({"POWER_DOWN", "POWERED_DOWN", "POWERING_DOWN", "POWER_UP", "POWERING_UP", "POWER_DRAIN"})
 FLAGS = POWER_FLAGS | {

@@ -20,7 +20,7 @@ from queries.kql.cells import dumps
 from store import run_names
 from store.door import Asks
 from web import axis as axes
-from web import job_accounting, job_environment, job_software, pace, triage
+from web import job_accounting, job_environment, job_software, node_states, pace, triage
 from web.access import read_audit
 from web.access.authentication import asking
 from web.access.own import OwnReader
@@ -163,7 +163,8 @@ def jobs(
 
 @router.get("/jobs/{key}", tags=["jobs"])
 def job(request: Request, read: Read, key: str) -> dict[str, Any]:
-    """One run ("15", "15%231") with its other runs, the verdict, the incidents that made it slower, the environment of its steps (the user's word), what each source of
+    """One run ("15", "15%231") with its other runs, the verdict, what made it slower (`slowed`: when, how much, why, on which of its
+    nodes; `slowed_by`: the incidents, for who may read them), the environment of its steps (the user's word), what each source of
     accounting recorded of it and its steps, and what its nodes ran when it began."""
     row = read.run(key)
     verdict, attempts = row.pop("document"), read.attempts(row)
@@ -171,7 +172,7 @@ def job(request: Request, read: Read, key: str) -> dict[str, Any]:
     environment = job_environment.document(read, row, attempts, verdict)
     read_audit.of_run(request, row["run_key"], row["user"], ["environment"] if environment else [])
     shown = {
-        "verdict": wire(verdict) or None, "runs": wire(attempts), "slowed_by": slowed_by, "environment": environment,
+        "verdict": wire(verdict) or None, "runs": wire(attempts), "slowed_by": slowed_by, "slowed": read.slowdowns(row), "environment": environment,
         "accounting": job_accounting.document(read, row), "software": job_software.document(read, row, verdict),
     }  # fmt: skip
     return {**wire(row), **shown}
@@ -202,8 +203,10 @@ def verdict(read: Read, key: str) -> dict[str, Any]:
 
 @router.get("/nodes", tags=["nodes"])
 def nodes(read: Read, q: str | None = None, limit: Limit = PAGE, cursor: Cursor = None) -> dict[str, Any]:
-    """Every node, by name, with its newest state; a host that several clusters have is there once for each, HOST@CLUSTER."""
+    """Every node, by name, with its newest state; a host that several clusters have is there once for each, HOST@CLUSTER. `service` is the
+    class of the fleet map. `running_jobs`: where only slurmctld's log has states, so many runs of accounting's make the node ALLOCATED."""
     rows, after = read.nodes(search=q, limit=limit, cursor=cursor)
+    node_states.complete(read, rows)
     return page("nodes", rows, after)
 
 
@@ -216,6 +219,7 @@ def node(read: Read, within: Within, name: str) -> dict[str, Any]:
 def node_document(read: Reader, name: str, within: Range) -> dict[str, Any]:
     """The answer about one node."""
     row = read.node(name)
+    node_states.complete(read, [row])
     found = about_node(read, row, within)
     more = {
         "states": found["states"], "links": found["links"], "jobs": found["runs"],

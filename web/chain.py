@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 from correlator.facts.registry import kind_of
@@ -33,13 +35,33 @@ def chain_steps(document: Row, events: dict[str, Row]) -> list[Row]:
         # An event that only explains a recovery is not a cause of the incident and gets no number.
         if str(event.get("id")) not in effects and event.get("role") != "recovery":
             listed.setdefault(str(event.get("id")), {"event": event, "step": None})
-    out = [*listed.values(), *({"event": events.get(str(step.get("effect")), {}), "step": step} for step in chain)]
     hops = hops_of(document)
-    out = [*_concluded(hops), *out]
+    steps = [{"event": events.get(str(step.get("effect")), {}), "step": step} for step in _in_time(chain, hops)]
+    out = [*_concluded(hops), *listed.values(), *steps]
     marks, lags = {id(hop.step): hop.effect.id for hop in hops}, {id(hop.step): lag_of(hop) for hop in hops}
     out = [{**item, "lag": lags.get(id(item["step"]))} for item in out]
     numbered = [{**item, "n": number} for number, item in enumerate(_folded(out), 1)]
     return [{**item, "mark": marks.get(id(item["step"])) or item["event"].get("id")} for item in numbered]
+
+
+def _in_time(chain: Sequence[Row], hops: Sequence[Hop]) -> list[Row]:
+    """Steps in the order of their effects' marks on the axis, each behind those that lead to its cause; those without a mark come last."""
+    led_to = Counter(hop.effect.id for hop in hops if hop.cause is not hop.effect)
+    begin: dict[str, list[int]] = {}
+    for place, hop in enumerate(hops):
+        begin.setdefault(hop.cause.id, []).append(place)
+    ready = [(hop.effect.at, place) for place, hop in enumerate(hops) if not led_to[hop.cause.id]]
+    heapify(ready)
+    found: dict[int, Row] = {}
+    while ready:
+        _, place = heappop(ready)
+        effect, step = hops[place].effect.id, hops[place].step
+        found[id(step)] = step
+        led_to[effect] -= 1
+        if not led_to[effect]:
+            for following in begin.get(effect, ()):
+                heappush(ready, (hops[following].effect.at, following))
+    return [*found.values(), *(step for step in chain if id(step) not in found)]
 
 
 def _concluded(hops: Iterable[Hop]) -> list[Row]:

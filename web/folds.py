@@ -22,7 +22,7 @@ NOUNS = {
 
 #: The bands that show a fault or a gap in what could be seen, the worst first, in the words of the fold.
 TROUBLE_WORDS = {
-    "down": "DOWN", "no_carrier": "no carrier", "disabled": "disabled", "silent": "not responding", "drain": "draining",
+    "down": "DOWN", "no_carrier": "no carrier", "disabled": "port down", "silent": "not responding", "drain": "draining",
     "bad": "trouble", "blind": "not seen", "late": "lines came late",
 }  # fmt: skip
 

@@ -34,6 +34,7 @@ from web import (
     job_files,
     job_software,
     node_history,
+    node_states,
     pace,
     replays,
     shared,
@@ -366,15 +367,17 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
         for item in artifacts
     }
     environment = job_environment.document(read, row, attempts, doc)
-    slowed_by = read.slowing(row)
+    slowed, slowed_by = read.slowdowns(row), read.slowing(row)
     seen = [*(doc.get("evidence") or []), *(line for incident in slowed_by for line in against(incident))]
+    if read.own:  # the lines of these incidents are not theirs to read
+        seen += [{"host": node, "event": one["cause"], "time": one["start"]} for one in slowed for node in one["nodes"]]
     # Asked only where the page would show nothing.
     unbrought = not (variables or artifacts or environment or row["submit_line"])
     brought |= ({"output"} if output else set()) | ({"environment"} if variables or environment else set())
     read_audit.of_run(request, row["run_key"], row["user"], brought)
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
-        slowed_by=slowed_by, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
+        slowed=slowed, slowed_by={one["incident_id"]: one for one in slowed_by}, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
         pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
@@ -385,6 +388,7 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
 @router.get("/nodes", response_class=HTMLResponse)
 def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None = None) -> HTMLResponse:
     rows, after = read.nodes(search=q, cursor=cursor, limit=PAGE)
+    node_states.complete(read, rows)
     nothing = {} if rows else {**first_steps(request, read), "near": suggesting.nodes(read, q) if q else []}
     return render(request, "nodes.html", rows=rows, after=after, q=q, nav="nodes", **nothing)
 
@@ -392,6 +396,7 @@ def nodes(request: Request, read: Read, q: str | None = None, cursor: str | None
 @router.get("/nodes/{name}", response_class=HTMLResponse)
 def node(request: Request, read: Read, within: Within, name: str) -> HTMLResponse:
     row = read.node(name)
+    node_states.complete(read, [row])
     found, newest = api.about_node(read, row, within), read.newest()
     past: dict[str, Any] = {
         "strip": node_history.strip(found["states"], within, newest), "families": node_history.families(read, row),
@@ -435,6 +440,7 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
             "nodes": read.nodes(search=text, limit=FOUND),
         }  # fmt: skip
     found: dict[str, Any] = {name: rows for name, (rows, _) in listed.items()}
+    node_states.complete(read, found.get("nodes", []))
     found["further"] = {name for name, (_, after) in listed.items() if after}
     if text and not lines and not any(rows for rows, _ in listed.values()):
         kinds = (suggesting.runs, suggesting.nodes, suggesting.incidents)

@@ -5,6 +5,7 @@ Pages and API share these functions, so that a number on a page is the number of
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Sequence
@@ -14,12 +15,14 @@ from typing import Any
 import polars as pl
 import sqlalchemy as sa
 
+from correlator.facts.slow_runs import SLOW
 from correlator.incidents import recurrence
 from store import blocks, disowned, node_names, run_names
 from store.door import Asks, Question
 from store.errors import NoSuchTable
 from store.node_names import NodeNames
 from store.questions import (
+    concluded_facts,
     events,
     facts,
     fleet,
@@ -34,7 +37,7 @@ from store.questions import (
 )
 from store.questions import triage as triage_questions
 from store.tables import EVENTS, INCIDENTS, RUNS
-from web import suggesting, triage
+from web import slowdowns, suggesting, triage
 from web.cursors import decode_cursor, encode_cursor
 from web.problems import ProblemError
 from web.shaping import document
@@ -299,6 +302,14 @@ class Reader:
         ]
         self._read_documents(found)
         return found
+
+    def slowdowns(self, run: Row) -> list[Row]:
+        """What made a run slower, as its owner may know it too (``web.slowdowns``)."""
+        incidents = self.slowing(run)
+        with contextlib.suppress(NoSuchTable):  # a store of an older version, opened for reading
+            facts = self.ask(concluded_facts.of_run(run["cluster"], run["own_key"], [SLOW.name])) if incidents else []
+            return slowdowns.of_run(run, incidents, facts)
+        return slowdowns.of_run(run, incidents, [])
 
     def attempts(self, run: Row) -> list[Row]:
         """All runs of a run's job, first to last."""

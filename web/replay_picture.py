@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from correlator.model.certainty import NOT_KNOWN, sure_of
 from web.shaping import between
 
 Row = dict[str, Any]
@@ -56,11 +57,13 @@ def _strip(who: str, stated: Sequence[Mapping[str, Any]]) -> Row:
     words = []
     for n, one in enumerate(stated):
         has_verdict = one["verdict"] != "none" and isinstance(one["confidence"], (int, float))
-        y = round(HIGH - EDGE - (HIGH - 2 * EDGE) * one["confidence"], 2) if has_verdict else float(HIGH - EDGE)
+        sure = sure_of(one["confidence"], one.get("category"))
+        y = round(HIGH - EDGE - (HIGH - 2 * EDGE) * (sure or 0.0), 2) if has_verdict else float(HIGH - EDGE)
         if has_verdict:
             if one["verdict"] != state or not parts:
                 parts.append({"state": one["verdict"], "path": f"M{STEP * n} {last:g}"})
             parts[-1]["path"] += f"V{y:g}H{STEP * (n + 1)}"
         state, last = one["verdict"] if has_verdict else "none", y
-        words.append(f"{one['verdict']} {one['confidence']:.2f}" if has_verdict else "nothing")
+        number = NOT_KNOWN.lower() if sure is None else f"{sure:.2f}"
+        words.append(f"{one['verdict']} {number}" if has_verdict else "nothing")
     return {"who": who, "parts": parts, "words": f"{who}: {', '.join(words)}"}

@@ -15,6 +15,7 @@ from typing import Any
 import structlog
 
 from collector.priority import lower_priority
+from correlator.model import certainty
 from correlator.model.json_text import sorted_json
 from correlator.replay import process
 from correlator.replay.neighbourhood import TooManyLinesError, neighbourhood
@@ -145,8 +146,8 @@ def _differences(last: Row, runs: Sequence[Row]) -> list[str]:
         if here is None:
             out.append(f"Job {run['run_key']} has no verdict here.")
         elif any(here[name] != stored.get(name) for name in _COMPARED):
-            words = [f"{one['category']} with {one['confidence']:.2f}" for one in (stored, here)]
-            out.append(f"Job {run['run_key']}: {words[0]} is stored, {words[1]} is the last moment here.")
+            words = [certainty.stated(one["category"], one["confidence"]) for one in (stored, here)]
+            out.append(f"Job {run['run_key']}: stored is {words[0]}; the last moment here is {words[1]}.")
     return out
 
 

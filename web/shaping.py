@@ -1,4 +1,4 @@
-"""How values look on a page: times, lags, files, words for confidence. No HTML here; templates escape."""
+"""How values look on a page: times, lags, files, states. No HTML here; templates escape."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from urllib.parse import quote
 
 from markupsafe import Markup
 
-from correlator.model import subjects
+from correlator.model import certainty, subjects
 from correlator.model.categories import CATEGORIES
 from correlator.model.kinds import BUILT_IN_LANES
+from correlator.model.slowdown import sentence
 from parsers.job_states import Phase, in_phase
 from parsers.node_states import kind_of_state
 from parsers.writers import in_words
@@ -167,22 +168,12 @@ def size(value: object) -> str:
 
 
 def window(pair: object) -> str:
-    """An allowed window as "16–50 s", or empty if a chain step has none."""
+    """An allowed window as "16–50 s" or "−300 to 300 s", or empty if a chain step has none."""
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         return ""
-    if float(pair[1]) >= 2 * 86400:
-        return f"{number(float(pair[0]) / 86400)}–{number(float(pair[1]) / 86400)} days"
-    return f"{number(pair[0])}–{number(pair[1])} s"
-
-
-def sureness(confidence: object) -> str:
-    """A probability in words, the same on every page."""
-    if not isinstance(confidence, (int, float)):
-        return "Not rated"
-    for floor, words in ((0.95, "Almost certain"), (0.8, "Very likely"), (0.6, "Likely"), (0.4, "Possible")):
-        if confidence >= floor:
-            return words
-    return "Not known"
+    unit, of = ("days", 86400) if float(pair[1]) >= 2 * 86400 else ("s", 1)
+    ends = [number(float(end) / of if of > 1 else end).replace("-", "−") for end in pair]
+    return f"{('–' if min(map(float, pair)) >= 0 else ' to ').join(ends)} {unit}"
 
 
 def sentences(texts: object) -> str:
@@ -228,6 +219,12 @@ def key(value: object) -> str:
 OUT_OF_SERVICE = {"down", "silent", "drain"}
 
 
+def slowdown(item: Mapping[str, Any]) -> str:
+    """A time in which a run was slower (``web.slowdowns``), as a sentence."""
+    start, end = item["start"], item["end"]
+    return sentence(item, stamp(start) if start else None, f"{stamp(end)} {zone(end)}" if end else None)
+
+
 def open_rival(item: Mapping[str, Any]) -> bool:
     """Could a cause that was considered beside the verdict's not be rejected?"""
     return str(item.get("rejected") or "not rejected").startswith("not rejected")
@@ -253,6 +250,7 @@ def document(text: object) -> dict[str, Any]:
 
 FILTERS = {
     "clock": clock, "day": day, "ago": ago, "since": since, "stamp": stamp, "span": span, "number": number, "window": window,
-    "sureness": sureness, "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
-    "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone, "in_words": in_words,
+    "sureness": certainty.in_words, "sure_of": certainty.sure_of, "asks_for": certainty.asks_for,
+    "sentences": sentences, "short_file": short_file, "breakable": breakable, "layer_of": layer_of, "key": key, "iso": wire,
+    "bytes": size, "brief": brief, "state_kind": state_kind, "zone": zone, "in_words": in_words, "slowdown": slowdown,
 }  # fmt: skip

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from urllib.parse import quote
 
+from correlator.model.certainty import in_words
 from web.reading import Reader
-from web.shaping import stamp, sureness, zone
+from web.shaping import stamp, zone
 
 #: Jobs that messages are about, at most: beyond that a mail to everybody is the better way.
 MOST_JOBS = 200
@@ -37,7 +38,7 @@ def messages(runs: Iterable[Mapping[str, Any]], again: set[str], address: str) -
 def _about(run: Mapping[str, Any], address: str) -> str:
     name = f" ({run['name']})" if run["name"] else ""
     ended = f" at {stamp(run['end'])} {zone(run['end'])}" if run["end"] else ""
-    sure = sureness(run["confidence"]) + ("" if run["final"] == "true" else "; this may still change")
+    sure = in_words(run["confidence"], run["category"]) + ("" if run["final"] == "true" else "; this may still change")
     return "\n".join([
         f"Your job {run['run_key']}{name} ended {run['state']}{ended}.",
         str(run["headline"]),

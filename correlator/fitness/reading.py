@@ -155,7 +155,7 @@ def _lasting(row: Row) -> Iterable[tuple[str, str]]:
     """Host and text of the bands of an incident that had not ended when it was concluded (``incidents.rows.spans``)."""
     for host, kind, text in zip(row["band_host"] or (), row["band_kind"] or (), row["band_text"] or (), strict=False):
         if host and kind not in _NO_FAULTS and text and text.endswith(STILL_SO):
-            yield host, f"{text.removesuffix(STILL_SO)} in incident {row['incident_id']}, which has not ended"
+            yield host, f"{text.removesuffix(STILL_SO)} in incident {row['incident_id']}, and no sign that it ended"
 
 
 #: healthagent's reports: of a check that passes, and of a service that runs again (Azure CycleCloud healthagent, reporter.py and

@@ -69,7 +69,10 @@ def denials(verdict: Verdict) -> list[str]:
     ]
     further = verdict.denied[DENIALS:]
     which = _as_kernel(*(one.event for one in further))
-    return [*named, f"{len(further)} further lines{which} do not count either"] if further else named
+    if not further:
+        return named
+    what = f"1 further line{which} does not" if len(further) == 1 else f"{len(further)} further lines{which} do not"
+    return [*named, f"{what} count either"]
 
 
 def _as_kernel(*events: Event) -> str:

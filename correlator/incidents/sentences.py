@@ -8,7 +8,7 @@ from typing import Any
 
 from correlator.clocks.clocks import hours_off
 from correlator.facts.jobs.kinds import RUN_NODE_FAIL
-from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.nodes.kinds import NODE_DOWN, is_resume
 from correlator.facts.registry import cause_of, short_of, title_of
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.world import World
@@ -213,6 +213,7 @@ def advice(incident: Incident) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {"text": fill(text, incident.root), "command": fill(command, incident.root) if command else None}
         for text, command in _what_to_do(incident)
+        if not (is_resume(command) and _is_back(incident))
     ]
     again = [v for v in incident.verdicts if not is_requeued(v)]
     users = sorted({str(v.run.row.get("user")) for v in again if v.run.row.get("user")})
@@ -224,6 +225,12 @@ def advice(incident: Incident) -> list[dict[str, Any]]:
         text = f"Tell {', '.join(users)} to submit again{where}: the code was not at fault."
         rows.append({"text": text, "command": None, "users": users})
     return rows
+
+
+def _is_back(incident: Incident) -> bool:
+    """Is every node that Slurm set DOWN in it back in service? Slurm takes back by itself what answers again (ReturnToService)."""
+    downs = [fact for fact in incident.members if fact.kind == NODE_DOWN.name]
+    return bool(downs) and all(fact.end is not None and not fact.attrs.get(END_UNSEEN) for fact in downs)
 
 
 def _what_to_do(incident: Incident) -> tuple[Advice, ...]:

@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+#: The category of a verdict that names no cause.
+UNKNOWN = "unknown"
+
 
 @dataclass(frozen=True)
 class Statement:
@@ -72,7 +75,7 @@ _DECLARED = (
     ),
     Category("sched.preempt", "preempted", "Slurm preempted your job for one of higher priority.", change=_OWN_CHANGE),
     Category(
-        "unknown", "unknown", "What was collected does not tell why your job ended.",
+        UNKNOWN, UNKNOWN, "What was collected does not tell why your job ended.",
         "If it happens again on other nodes, suspect the program; on the same nodes, show this page to the operators.",
     ),
 )  # fmt: skip

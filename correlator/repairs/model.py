@@ -15,7 +15,8 @@ class Rows(Answers, Protocol):
 
 @dataclass
 class Repair:
-    """One device. ``kind``: "link" or "gpu".
+    """One device. ``kind``: "link", or "gpu" for all that corrects errors by itself; its ``role`` is then "gpu" or, if no line says that
+    it is a GPU, "pci".
 
     ``down_s`` excludes outages whose end was not seen; ``down``: it has not come back. ``expected`` is what an ordinary
     device of the same role has in the period, ``probability`` that of as many or more there (lemons.py), ``outlier``

@@ -34,7 +34,13 @@ class _Rule:
 _LOOK = "ethtool -m {device}"
 _DRAIN = "scontrol update nodename={host} state=drain reason='link {device}'"
 
+#: The state and the errors of a device of the bus, whatever it is.
+_BUS = "lspci -vv -s {device}"
+
 _RULES = (
+    _Rule(lambda r: r.role == "pci" and r.outlier,
+          "Find out what {device} of {host} is; when the node is idle, reseat it, and replace it or its slot if the errors go on.", _BUS),
+    _Rule(lambda r: r.role == "pci", "Nothing yet: the bus corrects it. Watch {device} of {host}.", _BUS),
     _Rule(lambda r: r.kind == "gpu" and r.outlier,
           "Run the GPU's diagnostics when {host} is idle; replace it if the errors go on after a reset.", "dcgmi diag -r 3"),
     _Rule(lambda r: r.kind == "gpu", "Nothing yet: it corrects itself. Reset {device} of {host} when it is idle, then watch it.", "nvidia-smi -q -d ECC,ROW_REMAPPER"),

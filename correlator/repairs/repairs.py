@@ -385,7 +385,7 @@ def _stand(found: list[Repair], fleet: Fleet) -> None:
 def _gpus(
     pairs: Sequence[tuple[Event, str | None]], fleet: Fleet, incidents: Mapping[str, Noted], since: datetime
 ) -> _Listed:  # fmt: skip
-    """GPUs and buses that correct errors repeatedly: nothing has failed yet, but something will."""
+    """GPUs and other devices of the bus that correct errors repeatedly: nothing has failed yet, but something will."""
     begin = _s(since)
     groups: defaultdict[tuple[str, str], list[tuple[Event, str | None]]] = defaultdict(list)
     for event, home in pairs:
@@ -393,7 +393,8 @@ def _gpus(
             groups[(event.host, bus_of(event.device))].append((event, home))
     listed: _Listed = []
     for (host, device), events in sorted(groups.items()):
-        repair = Repair("gpu", fleet.cluster, host, device, role="gpu", errors=sum(e.count for e, _ in events))
+        role = "gpu" if any(_is_of_gpu(e) for e, _ in events) else "pci"
+        repair = Repair("gpu", fleet.cluster, host, device, role=role, errors=sum(e.count for e, _ in events))
         if repair.errors < LEAST:
             continue
         repair.first, repair.last = moment_of(events[0][0].time), moment_of(events[-1][0].time)
@@ -403,6 +404,15 @@ def _gpus(
         listed.append((repair, [(e.time, e.last) for e, _ in events]))
     _stand([repair for repair, _ in listed], fleet)
     return listed
+
+
+#: Linux drivers of GPUs. The bus reports errors of disks, NICs and its own ports in the same words.
+GPU_DRIVERS = frozenset({"nvidia", "amdgpu", "xe", "i915"})
+
+
+def _is_of_gpu(event: Event) -> bool:
+    """Does the line say that its device is a GPU?"""
+    return event.layer == "gpu" or event.entities.get("driver") in GPU_DRIVERS
 
 
 def _corrects(event: Event) -> bool:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from correlator.model.certainty import stated
 from parsers.visible import visible
 
 State = Literal["opened", "changed", "withdrawn", "again", "silent", "heard", "more"]
@@ -52,7 +53,7 @@ class Message:
         """The full text for a person: what, how certain, who is affected, what to do, where to look."""
         lines = [self.subject]
         if self.document:
-            lines.append(f"confidence {self.document.get('confidence') or 0:.2f}, {self.document.get('category')}")
+            lines.append(stated(self.document.get("category"), self.document.get("confidence")))
         if jobs := self.document.get("jobs"):
             shown = ", ".join(f"{job['job_id']} of {job.get('user') or '?'}" for job in jobs[:5])
             lines.append(f"{len(jobs)} job{'s' * (len(jobs) > 1)} hit: {shown}{', ...' * (len(jobs) > 5)}")

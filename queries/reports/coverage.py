@@ -43,7 +43,7 @@ def coverage(reader: Reader) -> Section:
     ]
     counts = (
         ("Jobs that ended badly and have no verdict yet (correlate again)", verdicts["missing"]),
-        ("Verdicts with a confidence below 0.5", verdicts["weak"]),
+        ("Verdicts that name a cause with a confidence below 0.5", verdicts["weak"]),
         ("Jobs that ended badly and count as 0 GPU-hours, having no GPU or none that was logged", verdicts["no_gpus"]),
         ("Runs without a known end (still running, or traces only), which are in no count", open_runs),
         ("Lines that bear only the time they were received", stamps["received"]),

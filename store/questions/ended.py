@@ -173,7 +173,7 @@ def verdicts(of: Period) -> sa.Select[Any]:
     return sa.select(
         counted().label("n"), counted(R.category == const("unknown")).label("unknown"),
         counted(R.category.is_(None)).label("missing"),
-        counted(func.coalesce(R.confidence, const(0)) < sa.literal_column("0.5")).label("weak"),
+        counted(sa.and_(R.category != const("unknown"), R.confidence < sa.literal_column("0.5"))).label("weak"),
         counted(func.coalesce(R.gpus, const(0)) == const(0)).label("no_gpus"),
     ).where(BADLY, *of.holds(R.end))  # fmt: skip
 

@@ -13,9 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy import func
 
 from parsers.moments import later
-from store.functions import const, counted, epoch, in_order, json_text, json_texts, last_by, one_of, same
+from store.functions import const, counted, epoch, in_order, json_text, json_texts, last_by, listed, one_of, same
 from store.tables import CONCLUDED_FACTS as FACTS
-from store.tables import EVENTS, INCIDENTS, LINKS, METRICS, MODEL_NODE_STATES, RUNS, STATES, TOPOLOGY
+from store.tables import EVENTS, INCIDENTS, LINKS, METRICS, MODEL_NODE_STATES, NODES, RUNS, STATES, TOPOLOGY
 
 E, N, S = EVENTS.c, INCIDENTS.c, STATES.c
 
@@ -74,13 +74,18 @@ def cables(at: datetime) -> sa.Select[Any]:
     return in_order(sa.select(r.cluster, r.host, r.switch, r.plane).where(r.place == const(1)).distinct())
 
 
-def states(at: datetime) -> sa.Select[Any]:
+def _of(host: Any, hosts: Sequence[str] | None) -> list[Any]:
+    return [] if hosts is None else [listed(host, hosts)]
+
+
+def states(at: datetime, hosts: Sequence[str] | None = None) -> sa.Select[Any]:
     """The last states of each node up to a moment, several if they have the same time: ``time``, ``until``, ``state``, ``reason``,
-    ``source``."""
+    ``source``. ``hosts``: only of those."""
     # Ranking all of them takes twice as long as reading them twice.
     last = (
-        sa.select(S.cluster, S.host, func.max(S.time).label("time")).where(S.time <= at).group_by(S.cluster, S.host)
-    ).subquery("last")
+        sa.select(S.cluster, S.host, func.max(S.time).label("time"))
+        .where(S.time <= at, *_of(S.host, hosts)).group_by(S.cluster, S.host)
+    ).subquery("last")  # fmt: skip
     theirs = sa.and_(same(S.cluster, last.c.cluster), S.host == last.c.host, S.time == last.c.time)
     asked = sa.select(S.cluster, S.host, S.time, S.until, S.state, S.reason, S.source).join_from(STATES, last, theirs)
     return in_order(asked)
@@ -90,21 +95,33 @@ def states(at: datetime) -> sa.Select[Any]:
 SILENT = timedelta(minutes=15)
 
 
-def running(at: datetime) -> sa.Select[Any]:
-    """Of each host with runs of accounting's at a moment: ``run_key``, one of them, and how many (``n``). slurmctld's log names no user,
-    and a run whose end it did not log would run for ever; so would one that ended after accounting was last collected: without an end
-    a run counts until ``SILENT`` after the last moment that accounting has of any run of its cluster."""
+def reports_of_agents(sources: Collection[str]) -> sa.Select[Any]:
+    """``cluster``, ``status`` (JSON) and ``status_at`` of the agents whose last report names one of some sources."""
+    named = sa.or_(*(func.contains(NODES.c.status, f'"{name}"') for name in sources))
+    return sa.select(NODES.c.cluster, NODES.c.status, NODES.c.status_at).where(named).order_by(NODES.c.host)
+
+
+def running(
+    at: datetime, collected_at: Collection[tuple[str | None, datetime]] = (), hosts: Sequence[str] | None = None
+) -> sa.Select[Any]:
+    """Of each host with runs of accounting's at a moment: ``run_key``, one of them, how many (``n``), and when the first ``began``.
+    ``hosts``: only of those. slurmctld's log names no user, and a run whose end it did not log would run for ever; so would one that ended
+    after accounting was last collected: without an end a run counts until ``SILENT`` after the last moment that accounting has of any run of
+    its cluster, or at which it was collected (``collected_at``: clusters and moments)."""
     r = RUNS.c
     moments = func.max(func.greatest(r.submit, r.start, r.end)).label("at")
     newest = sa.select(r.cluster, moments).where(r.user.is_not(None)).group_by(r.cluster).subquery("newest")
-    collected = sa.and_(r.end.is_(None), newest.c.at >= later(at, -SILENT))
+    current = [same(r.cluster, cluster) for cluster, moment in collected_at if moment >= later(at, -SILENT)]
+    collected = sa.and_(r.end.is_(None), sa.or_(newest.c.at >= later(at, -SILENT), *current))
     here = (
-        sa.select(r.cluster, r.run_key, func.unnest(r.nodes).label("host"))
+        sa.select(r.cluster, r.run_key, r.start, func.unnest(r.nodes).label("host"))
         .join_from(RUNS, newest, same(r.cluster, newest.c.cluster))
         .where(r.user.is_not(None), r.start <= at, sa.or_(r.end > at, collected))
     )
     on = here.subquery("here").c
-    asked = sa.select(on.cluster, on.host, func.max(on.run_key).label("run_key"), counted().label("n"))
+    asked = sa.select(
+        on.cluster, on.host, func.max(on.run_key).label("run_key"), counted().label("n"), func.min(on.start).label("began")
+    ).where(*_of(on.host, hosts))  # fmt: skip
     return in_order(asked.group_by(on.cluster, on.host))
 
 

@@ -111,7 +111,7 @@ def by_keys(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
 def for_users(of: sa.FromClause, keys: Sequence[str]) -> sa.Select[Any]:
     """What the verdicts on several runs say to the runs' users; nothing about a run without a verdict."""
     says = [json_text(of.c.document, f"$.{name}").label(name) for name in ("headline", "summary", "final")]
-    shown = columns(of, "run_key", "name", "user", "state", "end", "confidence")
+    shown = columns(of, "run_key", "name", "user", "state", "end", "category", "confidence")
     return sa.select(*shown, *says).where(listed(of.c.run_key, keys), of.c.document.is_not(None)).order_by(of.c.end)
 
 

@@ -78,7 +78,9 @@ def _jobs(asked: Asked) -> Page:
             "Ran": span(ran) if ran is not None else "running" if row["start"] else "", "Nodes": row["node_list"] or "",
         })  # fmt: skip
         sure = [one for one in cells["Why"].all("span", class_="faint") if re.search(r"\d", one.text)]
-        if row["category"] and row["confidence"] is not None:
+        if row["category"] == "unknown":
+            page.wrong += [f"{page.path}: {row['run_key']} has a number without a cause"] * bool(sure)
+        elif row["category"] and row["confidence"] is not None:
             page.says(sure[-1], number(round(row["confidence"], 2)), f"confidence of {row['run_key']}")
     page.quoted(rows)
     return page

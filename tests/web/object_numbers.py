@@ -47,9 +47,10 @@ def _job(asked: Asked, row: Row) -> Page:
     )
     if verdict.get("confidence") is not None:
         sure = page.main.one(class_="sure").one("span", class_="dim")
-        page.wrong += [f"{page.path}: {sure.text}"] * (
-            not sure.text.startswith(f"{number(round(verdict['confidence'], 2))}, ")
-        )
+        wanted = "final" if verdict["final"] else "may still change"
+        if verdict["category"] != "unknown":
+            wanted = f"{number(round(verdict['confidence'], 2))}, {wanted}"
+        page.wrong += [f"{page.path}: {sure.text}"] * (not sure.text.startswith(wanted))
         page.passes(sure)
     if verdict.get("evidence"):
         note = page.panel("Evidence").one("span", class_="faint")  # type: ignore[union-attr]

@@ -126,3 +126,30 @@ def test_a_measured_cause_is_listed_before_the_lines_of_something_else() -> None
         and second["event"]["event"] == "kernel.thermal"
         and third["step"] is hot
     )
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0)])
+def test_steps_are_listed_and_numbered_in_the_order_of_time(order: tuple[int, ...]) -> None:
+    """A job's time limit was step 3, and that it had become slow half an hour before step 4."""
+    steps = [
+        step(("gpu.thermal", 0, "a", "n1", None), (SLOW, 60, None, None, "7")),
+        step((SLOW, 60, None, None, "7"), ("run.timeout", 1800, "b", None, "7")),
+        step(("gpu.thermal", 0, "a", "n1", None), (SLOW, 90, None, None, "8")),
+    ]
+    whole = document([steps[place] for place in order], a=0, b=1800)
+    listed = chain_steps(whole, {event["id"]: event for event in whole["events"]})
+    assert [item["step"] and item["step"]["effect_run"] for item in listed] == [None, "7", "8", "7"]
+    assert [item["n"] for item in listed] == [1, 2, 3, 4] and listed[-1]["step"]["effect_fact"] == "run.timeout"
+
+
+def test_an_effect_by_an_earlier_clock_stands_behind_its_cause() -> None:
+    steps = [
+        step((DOWN, 60, "b", "ctl", None), ("run.node_fail", 59.99, "c", None, "7")),
+        step((LINK, 0, "a", "n1", None), (DOWN, 60, "b", "ctl", None)),
+        {"cause": "a", "effect": None, "lag_s": 1.0, "edge": "old"},
+    ]
+    whole = document(steps, a=0, b=60, c=59.99)
+    listed = chain_steps(whole, {event["id"]: event for event in whole["events"]})
+    assert [(item["step"] or {}).get("effect_fact", (item["step"] or {}).get("edge")) for item in listed] == [
+        None, DOWN, "run.node_fail", "old",
+    ]  # fmt: skip

@@ -134,7 +134,8 @@ def test_a_last_moment_that_differs_from_what_is_stored_says_so() -> None:
     runs = [{"run_key": "15@east", "own_key": "15", "document": stored}, {"run_key": "16", "own_key": "16", "document": stored}]  # fmt: skip
     last = {"verdicts": {"15": stored | {"confidence": 0.9}, "16": dict(stored)}}
     found = replaying._differences(last, runs)
-    assert found == ["Job 15@east: infra.network with 0.97 is stored, infra.network with 0.90 is the last moment here."]
+    stated = ("infra.network, confidence 0.97", "infra.network, confidence 0.90")
+    assert found == ["Job 15@east: stored is {}; the last moment here is {}.".format(*stated)]
 
 
 # -- another SlurmdTimeout ---------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from web.user_messages import messages
 
 def run(key: str, user: str | None, **more: Any) -> dict[str, Any]:
     return {
-        "run_key": key, "name": "train", "user": user, "state": "NODE_FAIL", "end": datetime(2026, 11, 21, 0, 30), "confidence": 0.97,
+        "run_key": key, "name": "train", "user": user, "state": "NODE_FAIL", "end": datetime(2026, 11, 21, 0, 30), "category": "infra.node", "confidence": 0.97,
         "headline": "Your job died because a node crashed.", "summary": f"n1 panicked; job {key} ended.", "final": "true",
     } | more  # fmt: skip
 

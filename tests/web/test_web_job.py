@@ -182,7 +182,7 @@ def test_a_job_that_an_incident_slowed_names_it_and_the_node() -> None:
     assert client.get("/api/v1/jobs/16").json()["slowed_by"] == ["I-slow"]
     assert client.get("/api/v1/jobs/15").json()["slowed_by"] == []
     text = re.sub(r"\s+", " ", client.get("/jobs/16").text)
-    assert 'An incident made it slower: <a href="/incidents/I-slow">mlx5_2 of gpu03 corrupted data.' in text
+    assert 'The incident: <a href="/incidents/I-slow">mlx5_2 of gpu03 corrupted data.' in text
     assert "nic.link_errors at 00:30:30" in text and "No evidence against 1 other node:" in text
     # The subnet manager tells of the port: the line is the controller's, the root is the node.
     document["events"][0]["host"] = "ctl"

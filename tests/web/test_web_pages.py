@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from typing import Any
 
 import fixture
 import pytest
@@ -11,7 +12,7 @@ from fastapi.testclient import TestClient
 
 from web.app import create_app
 from web.pages import HERE
-from web.shaping import brief, sentences, span, sureness
+from web.shaping import brief, sentences, span, window
 
 PAGES = ("/", "/incidents", "/incidents/I0", "/incidents/I1", "/jobs", "/jobs/15", "/jobs/14%231", "/jobs/16", "/nodes",
          "/nodes/gpu02", "/nodes/gpu04", "/repairs", "/fleet?incident=I0", "/reports", "/explore", "/dashboards", "/dashboards/network?tables=yes", "/search?q=script", "/nowhere")  # fmt: skip
@@ -47,6 +48,9 @@ def test_job_says_whether_it_was_the_users_code_and_keeps_secrets(client: TestCl
     assert "not because of your code" in text and "not your code" in text and "hf_never_shown" not in text
     unknown = client.get("/jobs/14%231").text
     assert "is not known" in unknown and "not your code" not in unknown
+    assert ">Not known</b>" in unknown and not re.search(r">\s*0\.2\b", unknown), "no confidence in a cause"
+    listed = client.get("/jobs").text
+    assert "0.97" in listed and ">0.2<" not in listed
 
 
 def test_secrets_are_withheld_from_the_api_too(client: TestClient) -> None:
@@ -140,6 +144,15 @@ def test_search_opens_what_it_names_exactly(client: TestClient) -> None:
     assert "No route to host" in client.get("/search", params={"q": "No route"}).text
 
 
+@pytest.mark.parametrize(
+    ("pair", "words"),
+    [([16, 50], "16–50 s"), ([-300.0, 300.0], "−300 to 300 s"), ([-1.0, 2.0], "−1 to 2 s"), ([0.0, 14 * 86400.0], "0–14 days"),
+     ([-86400.0, 14 * 86400.0], "−1 to 14 days"), (None, ""), ([1], "")],
+)  # fmt: skip
+def test_a_window_that_begins_before_its_cause_is_no_chain_of_dashes(pair: Any, words: str) -> None:
+    assert window(pair) == words
+
+
 def test_a_line_of_no_known_host_has_an_empty_place_for_it(client: TestClient) -> None:
     text = client.get("/search", params={"q": "said by nobody"}).text
     assert "loose.txt" in text and ">None" not in text and "None</" not in text
@@ -151,11 +164,6 @@ SPANS = [(0.0002, "200 µs"), (0.003, "3 ms"), (34.973, "35.0 s"), (-0.001, "−
 @pytest.mark.parametrize(("seconds", "words"), [*SPANS, (9000, "2 h 30 min"), (None, "unknown")])
 def test_durations_as_people_say_them(seconds: float | None, words: str) -> None:
     assert span(seconds) == words
-
-
-def test_words_for_confidence_end_in_not_known() -> None:
-    assert [sureness(value) for value in (0.97, 0.85, 0.7, 0.5, 0.1, None)] == [
-        "Almost certain", "Very likely", "Likely", "Possible", "Not known", "Not rated"]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from store.door import Question
 from store.functions import KEPT_UNTIL_COMMIT
 from store.questions import incidents as incident_questions
 from store.questions import runs
+from web import slowdowns
 from web.access.own_documents import OwnDocuments
 from web.reading import PAGE, Reader, Row
 from web.shaping import document
@@ -76,6 +77,10 @@ class OwnReader(Reader):
         row["document"] = OwnDocuments(self).verdict(row, document(whole["document"] if whole else None))
         blocks.attach(self, row["document"].get("evidence") or [])
         return row
+
+    def slowdowns(self, run: Row) -> list[Row]:
+        """As for all users, without the incidents. ``run``: one of the user's own; nothing about any other."""
+        return slowdowns.of_owner(self._whole.slowdowns(run)) if run["user"] == self.user else []
 
     def incident(self, incident_id: str) -> Row:
         return self._incident(incident_id, OwnDocuments(self))

@@ -20,9 +20,14 @@ it names no job, account or path of others.
 | of a verdict on an own run | is shown |
 |---|---|
 | category, incident_id, confidence, final, final_at, your_code, state, user, name, nodes, gpus, start, end, root_cause | unchanged |
-| headline, summary, grounds, doubts, waits_for, rivals, change_my_mind | as an incident's sentences; the run's own output is quoted whole |
+| headline, summary, grounds, doubts, waits_for, rivals, change_my_mind | as an incident's sentences, without the site's settings; the run's own output is quoted whole |
 | advice | as an incident's; without an incident the whole, but no commands |
 | chain, evidence | as chain and events above |
+
+| of an incident that slowed an own run | is shown |
+|---|---|
+| the run's slowdown | when, by how much, what kind of cause in words without names, on which of the run's own nodes (``web.slowdowns``) |
+| the incident itself, its lines and its other jobs | withheld |
 
 | of a replay | is shown |
 |---|---|
@@ -89,6 +94,8 @@ _JOB = {
 
 #: Commands that change nothing, or only a user's own jobs.
 _FOR_USERS = re.compile(r"(?:squeue|sacct|sinfo|sshare|sprio|scancel|scontrol show)\b")
+#: Settings of Faultline: what an owner cannot change is no hint for one.
+_FOR_SITES = re.compile(r"\busers_can_[a-z_]+\b")
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+")
 _JOBS = re.compile(r"(?i)\bjobs?(?:id)?[\s=#:]*((?:\d[\w@#:.\-]*(?:,\s*|\s+and\s+)?)+)")
 #: What a window rests on: settings of Slurm, "SlurmdTimeout=300".
@@ -200,7 +207,9 @@ class OwnDocuments:
         shown.pop("candidates", None)
         return shown | {
             "headline": self._spoken(document.get("headline"), events), "summary": self._spoken(document.get("summary"), events),
-            "change_my_mind": self._spoken(document.get("change_my_mind"), events),
+            "change_my_mind": " ".join(
+                text for text in _SENTENCE.split(self._spoken(document.get("change_my_mind"), events)) if not _FOR_SITES.search(text)
+            ),
             "chain": self._chain(document.get("chain"), events, hosts), "evidence": events,
             "advice": self._advice(document, events, [row] if document.get("incident_id") else None),
         }  # fmt: skip

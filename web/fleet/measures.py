@@ -22,13 +22,12 @@ from parsers.moments import later
 from store.errors import NoSuchTable
 from store.questions import fleet as questions
 from store.questions import runs
-from web.fleet.nodes import Nodes
-from web.node_history import FROM_LOG
+from web import node_states
+from web.node_states import Nodes
 from web.reading import Reader
 from web.rooted import as_document
-from web.shaping import state_kind
 
-UNKNOWN = "unknown"
+UNKNOWN = node_states.UNKNOWN
 #: Prometheus takes a sample for the present value for five minutes as well (``query.lookback-delta``).
 FRESH = timedelta(minutes=5)
 #: Flaps are counted over this time before the moment.
@@ -77,49 +76,8 @@ NOT_KNOWN = Class(UNKNOWN, "not known", "unknown")
 # -- states ------------------------------------------------------------------------------------------------------------
 
 
-#: States that a run of accounting's on the node completes where only slurmctld's log has them: it logs when a node is put back into
-#: service, and not when a job begins on it.
-_COMPLETED = ("idle", "up", UNKNOWN)
-
-
 def _states(read: Reader, nodes: Nodes) -> pl.DataFrame:
-    """The last state of each node; one that its source says is over holds no more, and what followed is not known."""
-    rows = nodes.bring(read.ask_frame(questions.states(nodes.at)))
-    # Of several at one time: the newest, then one that lasts.
-    last = rows.sort("name", "time", pl.col("until").fill_null(pl.datetime(9999, 1, 1)), "state").unique(
-        "name", keep="last"
-    )
-    held = last.filter(pl.col("until").is_null() | (pl.col("until") > nodes.at)).drop_nulls("state")
-    classes = {text: state_kind(text) for text in held["state"].unique().to_list()}
-    reason = pl.col("reason").fill_null("").str.strip_chars()
-    says = (
-        pl.when(reason.str.to_lowercase().is_in(["", "none"]))
-        .then("state")
-        .otherwise(pl.format("{}, {}", "state", reason))
-    )
-    kind = pl.col("state").replace_strict(classes, default=UNKNOWN, return_dtype=pl.String)
-    # The log does not say when jobs run: what it puts back as idle is in service.
-    of_log = pl.col("source") == FROM_LOG
-    kind = pl.when(of_log & (kind == "idle")).then(pl.lit("up")).otherwise(kind)
-    stated = held.select(
-        "name", kind.alias("class"), says.alias("says"), (~of_log).fill_null(value=True).alias("polled")
-    )
-    return _with_runs(read, nodes, stated).with_columns(pl.lit(None, pl.Float64).alias("value"))
-
-
-def _with_runs(read: Reader, nodes: Nodes, stated: pl.DataFrame) -> pl.DataFrame:
-    """States, and "running jobs" where accounting has a run and no poll of the node's state says otherwise."""
-    runs = nodes.bring(read.ask_frame(questions.running(nodes.at))).group_by("name").agg(
-        pl.col("run_key").max(), pl.col("n").sum()
-    )  # fmt: skip
-    both = stated.join(runs, on="name", how="full", coalesce=True)
-    runs_here = pl.col("run_key").is_not_null() & ~pl.col("polled").fill_null(value=False)
-    busy = runs_here & pl.col("class").fill_null(UNKNOWN).is_in(_COMPLETED)
-    what = pl.when(pl.col("n") > 1).then(pl.format("{} jobs", "n")).otherwise(pl.format("job {}", "run_key"))
-    return both.select(
-        "name", pl.when(busy).then(pl.lit("busy")).otherwise("class").alias("class"),
-        pl.when(busy).then(what).otherwise("says").alias("says"),
-    ).drop_nulls("class")  # fmt: skip
+    return node_states.at_moment(read, nodes).with_columns(pl.lit(None, pl.Float64).alias("value"))
 
 
 # -- counts ------------------------------------------------------------------------------------------------------------

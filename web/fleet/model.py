@@ -12,9 +12,10 @@ import polars as pl
 from parsers.moments import later
 from store.questions import fleet as questions
 from web.fleet.measures import MEASURES, Measure
-from web.fleet.nodes import Nodes, read_nodes
+from web.fleet.nodes import read_nodes
 from web.fleet.places import Grouping, grouped
 from web.fleet.spread import reached
+from web.node_states import Nodes
 from web.reading import Reader
 from web.shaping import moment
 from web.timerange import rfc3339

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
 
 import polars as pl
 
 from store.questions import fleet as questions
+from web.node_states import Nodes
 from web.reading import Reader
 
 #: ``name`` is the node's in the whole store. ``seen``: when an event or a state first named it; null: never.
@@ -18,22 +18,6 @@ SCHEMA = {
     "seen": pl.Datetime("us"),
     "of_slurm": pl.Boolean,
 }
-
-
-@dataclass(frozen=True)
-class Nodes:
-    """All nodes, each once, and the moment that is asked about (naive UTC)."""
-
-    frame: pl.DataFrame
-    at: datetime
-
-    def bring(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows with ``host`` and ``cluster`` as rows of a node (``name``): those of its cluster, and those without one."""
-        named = self.frame.select("name", "host", "cluster")
-        own = rows.filter(pl.col("cluster").is_not_null())
-        anybodys = rows.filter(pl.col("cluster").is_null()).drop("cluster")
-        parts = [named.join(own, on=["host", "cluster"]), named.join(anybodys, on="host")]
-        return pl.concat([part.drop("host", "cluster") for part in parts], how="vertical_relaxed")
 
 
 def read_nodes(read: Reader, at: datetime) -> Nodes:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from store.questions import fleet as questions
-from web.fleet.nodes import Nodes, in_natural_order
+from web.fleet.nodes import in_natural_order
+from web.node_states import Nodes
 from web.reading import Reader
 
 #: A rack or cabinet in a name, with something behind it that has a number of its own: gpu-r12-n03, rack7node2, and HPE

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from web.axis_ends import hops_of
-from web.fleet.nodes import Nodes
+from web.node_states import Nodes
 from web.reading import Reader
 from web.shaping import moment
 

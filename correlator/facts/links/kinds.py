@@ -86,7 +86,7 @@ def _bands(fact: Fact) -> list[Band]:
     found = [Band(f"{fact.host} {fact.device}", "link", fact.host, fact.device, "no_carrier", "no carrier")]
     switch, port = fact.attrs.get(SWITCH), fact.attrs.get(PORT)
     if port and switch:
-        found.append(Band(f"{switch} {port}", "switch", switch, port, "disabled", "disabled"))
+        found.append(Band(f"{switch} {port}", "switch", switch, port, "disabled", "port down"))
     return found
 
 

@@ -79,6 +79,12 @@ REBOOTED = "rebooted"
 
 RESUME = ("When it is mended, put the node back into service.", "scontrol update nodename={host} state=resume")
 
+
+def is_resume(command: str | None) -> bool:
+    """Does a command of an advice put nodes back into service?"""
+    return command is not None and command.endswith(" state=resume")
+
+
 _SILENT = Cause(
     "node.unresponsive", "infra.node", "{host} stopped answering, for a reason no log tells", "a node stopped answering",
     (("Nothing that was collected tells why {host} fell silent. Look at its console and BMC event log.", None), RESUME),

@@ -323,7 +323,7 @@ def test_what_still_lasts_in_anothers_incident_is_a_doubt(store: Door) -> None:
         "incident_id": "I-2", "cluster": "c", "start": ago(20), "end": ago(10), "severity": "impact", "category": "infra.network",
         "root_event": "switch.failure", "root_host": "tor-1", "document": json.dumps(document),
     }])  # fmt: skip
-    assert said(answer(store, "n1", NOW)) == ("doubtful", ["no carrier in incident I-2, which has not ended"])
+    assert said(answer(store, "n1", NOW)) == ("doubtful", ["no carrier in incident I-2, and no sign that it ended"])
     assert said(answer(store, "n2", NOW)) == ("fit", [])
 
 

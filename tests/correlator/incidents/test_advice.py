@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from correlator.facts.links.kinds import LINK_OUTAGE
-from correlator.facts.nodes.kinds import NODE_DOWN
+from correlator.facts.nodes.kinds import NODE_DOWN, NODE_PANIC
 from correlator.facts.registry import cause_of
 from correlator.incidents import sentences
 from correlator.incidents.incident import Incident
@@ -81,3 +81,29 @@ def test_a_gpu_that_needs_a_repair_is_not_well_though_no_job_was_on_it(code: int
     (fact,) = facts(world(lines), "gpu.xid")
     cause = cause_of(fact)
     assert cause is not None and cause.unharmed == severity
+
+
+@pytest.mark.parametrize(
+    ("ends", "resumes"),
+    [
+        ([], True),
+        ([None], True),
+        ([60.0], False),
+        ([60.0, None], True),
+    ],
+)
+def test_a_node_that_is_back_in_service_is_not_to_be_put_back(ends: list[float | None], resumes: bool) -> None:
+    """A node that had panicked answered again after four minutes, and Slurm took it back; the page said `state=resume`."""
+    downs = [
+        NODE_DOWN.fact(T0 + 5, None if end is None else T0 + 5 + end, 0.1, host=f"n{n}") for n, end in enumerate(ends)
+    ]
+    incident = Incident("I-1", NODE_PANIC.fact(T0, None, 0.1, host="n0"), "impact", "infra.node", members=downs)
+    commands = [row["command"] for row in sentences.advice(incident)]
+    assert ("scontrol update nodename=n0 state=resume" in commands) is resumes
+    assert sentences.advice(incident)[0]["text"].startswith("Save the crash dump")
+
+
+def test_an_end_that_nobody_saw_puts_no_node_back() -> None:
+    down = NODE_DOWN.fact(T0 + 5, T0 + 60, 0.1, host="n0", attrs={END_UNSEEN: True})
+    incident = Incident("I-1", NODE_PANIC.fact(T0, None, 0.1, host="n0"), "impact", "infra.node", members=[down])
+    assert any("state=resume" in str(row["command"]) for row in sentences.advice(incident))

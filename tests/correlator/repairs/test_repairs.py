@@ -207,6 +207,34 @@ def test_gpus_that_correct_again_and_again_are_listed_and_failures_are_not(store
     assert {(one.host, one.kind, one.errors) for one in repairs(store).repairs} == {("n1", "gpu", 4), ("n4", "gpu", 5)}
 
 
+def test_no_command_for_gpus_is_given_for_a_disk_or_a_port_of_the_bus(store: Door) -> None:
+    """The list said `nvidia-smi` and "Run the GPU's diagnostics" of an NVMe disk and of the port above a GPU."""
+
+    def aer(host: str, driver: str | None) -> list[dict[str, Any]]:
+        entities = json.dumps({} if driver is None else {"driver": driver})
+        text = "PCIe Bus Error: severity=Corrected"
+        return [
+            event("pcie.aer", host, "0000:3b:00", i, message=text, entities=entities, layer="kernel") for i in range(5)
+        ]
+
+    xid = [
+        event("gpu.xid", "n5", "0000:2a:00", 10.0 * i, entities=json.dumps({"xid": 63}), layer="gpu") for i in range(4)
+    ]
+    fill(store, [*aer("n1", "nvme"), *aer("n2", "pcieport"), *aer("n3", "nvidia"), *aer("n4", None), *xid])
+    found = {one.host: one for one in repairs(store).repairs}
+    assert {host: one.role for host, one in found.items()} == {
+        "n1": "pci",
+        "n2": "pci",
+        "n3": "gpu",
+        "n4": "pci",
+        "n5": "gpu",
+    }
+    for host in ("n1", "n2", "n4"):
+        for found[host].outlier in (False, True):
+            advise(found[host])
+            assert "GPU" not in found[host].action and found[host].command == "lspci -vv -s 0000:3b:00"
+
+
 def test_the_order_of_arrival_changes_nothing(store: Door) -> None:
     events = [e for n in range(6) for i in range(n) for e in (*flap(f"n{n}", "rdma1", 31.0 * i + n), *flap("leaf-p1", f"Ethernet{n}", 31.0 * i + n, side="switch.port"))]  # fmt: skip
     fill(store, events)

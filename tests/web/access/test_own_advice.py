@@ -120,3 +120,9 @@ def test_a_verdict_tells_it_of_its_own_run(run: dict[str, Any], runs: list[Any],
 def test_advice_about_ones_own_program_stays() -> None:
     document = {"category": "app.error", "advice": [{"text": "Read the traceback.", "command": None}]}
     assert OwnDocuments(Rows([RUN], [])).verdict(RUN, document)["advice"] == document["advice"]
+
+
+def test_what_would_make_a_cause_known_names_no_setting_of_the_site() -> None:
+    text = "A log of the run's nodes. If no user can write to these files, users_can_write_syslog = false in the configuration makes them count; for a log host, users_can_send_syslog = false."
+    shown = OwnDocuments(Rows([RUN], [])).verdict(RUN, {"category": "unknown", "change_my_mind": text})
+    assert shown["change_my_mind"] == "A log of the run's nodes."

@@ -188,6 +188,87 @@ def test_a_run_that_accounting_had_no_end_of_when_it_was_last_collected_does_not
     assert found[405]["n2"] == ("busy", "job 3")
 
 
+def of_log(made: DuckStore) -> None:
+    """n1 and n2 run jobs of which slurmctld's log says nothing, n3 runs none; a poll says that n4 is idle, and that n5's DOWN is over."""
+    log = {"time": at(0), "cluster": "c", "source": "slurmctld", "state": "IDLE", "until": None}
+    insert(made, "model.node_states", [
+        *({**log, "host": f"n{n}"} for n in (1, 2, 3)), {**log, "host": "n4", "source": "poll"},
+        {**log, "host": "n5", "state": "DOWN", "source": "sacctmgr", "until": at(3)},
+    ])  # fmt: skip
+    insert(made, "model.events", [{"time": at(9), "cluster": "c", "event_id": "e", "host": "n1", "event": "x"}])
+    run = {
+        "cluster": "c",
+        "job_id": 1,
+        "attempt": 0,
+        "submit": at(1),
+        "start": at(1),
+        "end": None,
+        "user": "ann",
+        "state": "RUNNING",
+    }
+    insert(made, "model.runs", [
+        {**run, "run_key": "1", "nodes": ["n1", "n2", "n4"]}, {**run, "run_key": "2", "job_id": 2, "start": at(4), "nodes": ["n2"]},
+    ])  # fmt: skip
+
+
+def test_map_list_page_and_api_say_the_same_of_a_node() -> None:
+    """The list and the page showed IDLE, as slurmctld's log has it, of nodes that the map showed running jobs."""
+    with open_store(None) as made:
+        assert isinstance(made, DuckStore)
+        of_log(made)
+        client = TestClient(create_app(made))
+        of_map = drawn(client)
+        rows = {row["name"]: row for row in client.get("/api/v1/nodes").json()["nodes"]}
+        assert {name: row["service"] for name, row in rows.items()} == {
+            name: kind for name, (kind, _) in of_map.items()
+        }
+        assert {name: (row["state"], row["running_jobs"]) for name, row in rows.items()} == {
+            "n1": ("ALLOCATED", 1), "n2": ("ALLOCATED", 2), "n3": ("IDLE", 0), "n4": ("IDLE", 0), "n5": (None, 0),
+        }  # fmt: skip
+        assert rows["n2"]["since"].startswith(f"{at(1).isoformat()}"), "since its first job began"
+        chips = {"n1": "ALLOCATED", "n2": "ALLOCATED", "n3": "in service", "n4": "IDLE", "n5": "not reported"}
+        listed = client.get("/nodes", headers={"accept": "text/html"}).text
+        for name, row in rows.items():
+            one = client.get(f"/api/v1/nodes/{name}").json()
+            assert all(one[field] == row[field] for field in ("service", "state", "since", "running_jobs"))
+            page = client.get(f"/nodes/{name}", headers={"accept": "text/html"}).text
+            head = page[page.index("<h1>") : page.index("Lines in Explore")]
+            cells = listed[listed.index(f"<b>{name}</b>") :]
+            for part in (head, cells[: cells.index("</tr>")]):
+                text = re.sub(r"<[^>]*>", " ", part)
+                assert chips[name] in text and not any(
+                    chip in text for chip in {*chips.values(), "DOWN"} - {chips[name]}
+                )
+
+
+def test_a_job_runs_on_a_quiet_cluster_for_as_long_as_an_agent_reads_accounting() -> None:
+    """Nobody submits a job for hours; accounting has no news, and is collected."""
+    with open_store(None) as made:
+        assert isinstance(made, DuckStore)
+        of_log(made)
+        insert(made, "model.events", [{"time": at(600), "cluster": "c", "event_id": "f", "host": "n1", "event": "x"}])
+        client = TestClient(create_app(made))
+        made.open_intake()
+        assert drawn(client)["n1"] == ("up", "IDLE"), "accounting was last heard of ten hours ago"
+        report = {"host": "ctl", "first_seen": at(0), "last_seen": at(599), "status_at": at(599), "boots": 1}
+        names = {"accounting": "ok", "nodes": "absent"}
+
+        def reported(**more: Any) -> str:
+            with made.transaction() as connection:
+                connection.execute("DELETE FROM intake.nodes")
+            status = {"sources": [{"name": name, "state": state, "detail": ""} for name, state in names.items()]}
+            insert(made, "intake.nodes", [{**report, "cluster": "c", "status": json.dumps(status), **more}])
+            return drawn(client)["n1"][0]
+
+        assert reported() == "busy"
+        assert client.get("/api/v1/nodes/n1").json()["running_jobs"] == 1
+        assert reported(status_at=at(500)) == "up" and reported(cluster="d") == "up" and reported(status="{") == "up"
+        names["accounting"] = "error"
+        assert reported() == "up"
+        names |= {"slurmrestd": "ok"}
+        assert reported() == "busy"
+
+
 def test_switches_and_controllers_are_no_nodes_of_slurms() -> None:
     with open_store(None) as made:
         assert isinstance(made, DuckStore)

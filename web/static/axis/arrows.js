@@ -139,7 +139,8 @@ function bracket(g, p, view, scale, item, state) {
 export function allowed(pair) {
   const most = Math.max(...pair.map(Math.abs));
   const [unit, seconds] = UNITS.find(([, , from]) => most >= from);
-  return `${pair.map(value => Number((value / seconds).toFixed(1))).join('–')} ${unit}`;
+  const ends = pair.map(value => `${Number((value / seconds).toFixed(1))}`.replace('-', '−'));
+  return `${ends.join(Math.min(...pair) < 0 ? ' to ' : '–')} ${unit}`;
 }
 
 /** Unit, its seconds, and from how many seconds on it is used. */

@@ -39,7 +39,7 @@ export function timeout(g, p, view, scale, other, since) {
 }
 
 function name(g, p, view, other, x, y) {
-  const words = `SlurmdTimeout=${other.seconds}`;
+  const words = `what if SlurmdTimeout=${other.seconds}`;
   const style = { size: 10, weight: 650 };
   const room = view.width - x - 12;
   const left = measure(g, p, words, style.size, style.weight) > room;
