@@ -39,7 +39,7 @@ from queries.kql.operators.order import IN_ORDER, SERIAL
 from queries.kql.parameters import check_given, kind_of
 from queries.kql.parser import parse
 from queries.kql.parts import Part, Parts, bound_sql
-from queries.kql.stages import Env, Function, Scope, Stage, StageColumn, relation
+from queries.kql.stages import Env, Function, Scope, Stage, StageColumn, relation, with_columns
 from queries.kql.steps import Builder
 from queries.kql.textindex import Pruner, narrowed
 from queries.kql.unread import AS_JSON, NULLS_AWAY, Narrowable, without_unread
@@ -337,7 +337,7 @@ class Compiler(Builder):
             if arg is None:
                 raise KqlBindError(f"'{function.name}' needs '{parameter.name}'", node.span)
             if parameter.type == "table":
-                inner.names[parameter.name] = self.table(arg, scope.env)
+                inner.names[parameter.name] = with_columns(self.table(arg, scope.env), parameter, node.span)
             else:
                 inner.names[parameter.name] = to_type(self.expr(arg, scope), parameter.type)
         if given:

@@ -106,6 +106,11 @@ def _binary(c: Binder, node: ast.Binary, scope: Scope) -> Value:
     right = _beside(c, node.right, scope, left) if node.op not in _ARITHMETIC else bind(c, node.right, scope)
     if node.op in _ARITHMETIC:
         return arithmetic(node.op, left, right, node.span)
+    if node.op in ("==", "!=") and left.type == right.type == "dynamic":
+        # The engine says so, its binder does not (github.com/MicrosoftDocs/dataexplorer-docs/issues/43).
+        problem = KqlBindError(f"'{node.op}' does not compare two dynamics; convert one of them first", node.span)
+        problem.rewritten = ("tostring({})", node.left.span)
+        raise problem
     if node.op in ("==", "!=", "=~", "!~"):
         return equal(node.op, left, right, node.span)
     if node.op in ("<", "<=", ">", ">="):

@@ -101,6 +101,18 @@ class Scope:
     ordered: bool = False  #: a function of rows was called
 
 
+def with_columns(stage: Stage, parameter: ast.Parameter, span: Span) -> Stage:
+    """A table that a function gets. Raises ``KqlBindError`` if it lacks a column that the parameter declares."""
+    types = {column.name: column.type for column in stage.visible}
+    for name, kind in parameter.schema.columns if parameter.schema else ():
+        if name == "*" or types.get(name) == kind:
+            continue
+        found = f"it is {types[name]}" if name in types else "the table has none"
+        close = None if name in types else nearest(name, types)
+        raise KqlBindError(f"'{parameter.name}' needs the column {name}:{kind}; {found}", span, suggestion=close)
+    return stage
+
+
 def relation(name: str, alias: str = "t") -> Any:
     """A CTE under an alias; every expression names columns through the alias."""
     return table(quoted(name)).alias(quoted(alias))

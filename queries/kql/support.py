@@ -16,10 +16,10 @@ from queries.kql.probes import answered, examples
 
 TRAPS = (
     "A missing string is the empty string; isnull() of a string is never true.",
-    "==, != and the match operators are total: one null side is not equal; two nulls give null.",
+    "==, != and the match operators are total: one null side is not equal; two nulls give null. Two dynamics are not compared.",
     "has matches whole terms of letters and digits; contains matches anywhere; both ignore case.",
     "join without a kind is innerunique; right keys are repeated as Key1; lookup does not repeat them.",
-    "sort and top are descending by default; nulls are smallest.",
+    "sort and top are descending by default; nulls are smallest, and NaN is beside them.",
     "Output names are Kusto's: count_, sum_X, list_X, percentile_X_95, print_0, Column1.",
     "bin counts times from 0001-01-01 in UTC, so 7d bins start on Mondays; startofweek() is a Sunday; endof* is the last tick inside.",
     "Conversions give null instead of failing; a missing property or index is null.",
@@ -31,7 +31,7 @@ TRAPS = (
     "make-series excludes its end (`in range` includes it); keys, series, axis; default fills gaps only.",
     "extend replaces an existing name in place; names are case-sensitive.",
     "stdev of one row is 0; over no rows sum is 0, avg NaN, min null.",
-    "The remainder of % is never negative; sorting an array of mixed types is refused.",
+    "The remainder of % is never negative; array_sort_asc() puts numbers before texts, other mixed arrays are not sorted.",
     "prev, next, row_number, row_cumsum and similar functions need serialized rows: after sort, top, serialize, range or similar.",
 )
 # Words that parse as a function but belong to the grammar: sources, graph matching, the query's own components.

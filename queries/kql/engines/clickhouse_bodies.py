@@ -12,7 +12,7 @@ _KEY = (
     "(multiIf(kv[ki] = 'true', 1., kv[ki] = 'false', 0., toFloat64OrZero(kv[ki])), "
     "if(JSONType(kv[ki]) = 'String', JSONExtractString(kv[ki]), if(isNull(toFloat64OrNull(kv[ki])), kv[ki], '')), <0>)"
 )
-_RANK = "multiIf(JSONType(kv[ki]) IN ('Int64', 'UInt64', 'Double', 'Bool'), 0, JSONType(kv[ki]) = 'String', 1, 2)"
+_RANK = "multiIf(JSONType(kv[ki]) IN ('Int64', 'UInt64', 'Double'), 0, JSONType(kv[ki]) = 'String', 1, JSONType(kv[ki]) = 'Bool', 2, 3)"
 
 
 def once(value: str, body: str, name: str = "kv") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +13,7 @@ from queries.kql.errors import KqlBindError
 from queries.kql.functions.arguments import arguments, expect_whole
 from queries.kql.functions.calling import call
 from queries.kql.functions.declaration import LINEAR, Bind, Body, Function, Template
+from queries.kql.lexical import parse_datetime, timespan_ticks
 from queries.kql.stages import Scope
 from queries.kql.values import (
     NUMERIC,
@@ -25,6 +27,7 @@ from queries.kql.values import (
 )
 
 _ARRAY = "TRY_CAST({0} AS JSON[])"
+_GUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
 
 _IS_ARRAY = "json_type({0}) = 'ARRAY'"
 _NO_NUMBER = "lambda kx: json_type(kx) NOT IN ('BIGINT', 'UBIGINT', 'DOUBLE', 'NULL')"
@@ -245,17 +248,26 @@ def set_equals(first: Json, second: Json) -> bool | None:
 
 
 def _rank(value: Json) -> int:
-    """Numbers before texts before the rest, as Kusto shows mixed arrays."""
+    """Numbers before texts before the rest: the order of Kusto's page on array_sort_asc()."""
     if isinstance(value, bool):
-        return 0
-    return 0 if isinstance(value, (int, float)) else (1 if isinstance(value, str) else 2)
+        return 2
+    return 0 if isinstance(value, (int, float)) else (1 if isinstance(value, str) else 3)
 
 
 def _order(first: Json, second: Json) -> int:
     if _rank(first) != _rank(second):
         return -1 if _rank(first) < _rank(second) else 1
-    one, two = (first, second) if _rank(first) < 2 else (_key(first), _key(second))
+    one, two = (first, second) if _rank(first) < 3 else (_key(first), _key(second))
     return (one > two) - (one < two)
+
+
+def _is_ordered(values: list[Json]) -> bool:
+    """R17: is the ascending order of items of several types known? A text that spells a time or a guid is one in Kusto, and
+    nothing says in which order two items stand that are neither numbers nor texts."""
+    typed = (v for v in values if isinstance(v, str))
+    return sum(_rank(v) > 1 for v in values) < 2 and not any(
+        _GUID.fullmatch(v) or parse_datetime(v) is not None or timespan_ticks(v) is not None for v in typed
+    )
 
 
 _Sorted = functools.cmp_to_key(_order)
@@ -266,9 +278,9 @@ def array_sort(descending: bool, *arrays: Json, nulls_last: bool = True) -> list
     head = _list(arrays[0])
     if head is None:
         return [None] * len(arrays)
-    kinds = {_rank(v) for v in head if v is not None}
-    if len(kinds) > 1:
-        # R17: the order of mixed types is not documented.
+    items = [v for v in head if v is not None]
+    if len({_rank(v) for v in items}) > 1 and (descending or not _is_ordered(items)):
+        # R17: the page on array_sort_desc() has the list of the other page, word for word.
         raise ValueError("kql: arrays of mixed types cannot be sorted")
     full: list[int] = [i for i, v in enumerate(head) if v is not None]
     full.sort(key=lambda i: _Sorted(head[i]), reverse=descending)

@@ -300,12 +300,17 @@ def _overloads(
     return tuple(Body(" ".join([kinds, *extra[:n]]), result, run, **more) for n in range(len(extra) + 1))
 
 
+def _two(result: str, run: Callable[..., Any]) -> tuple[Body, ...]:
+    """One body for each place where a number may stand instead of an array."""
+    return tuple(Body(kinds, result, run) for kinds in ("d d", "d l", "l d", "d r", "r d"))
+
+
 def _of_each(name: str, doc: str, operation: Callable[[Any], Any]) -> Function:
     return Function(f"series_{name}", doc, Body("d", "dynamic", _unary(operation)))
 
 
 def _of_both(name: str, doc: str, operation: Callable[[Any, Any], Any]) -> Function:
-    return Function(f"series_{name}", doc, Body("D D", "dynamic", _binary(operation)))
+    return Function(f"series_{name}", doc, *_two("dynamic", _binary(operation)))
 
 
 FUNCTIONS = (
@@ -335,7 +340,7 @@ FUNCTIONS = (
     Function("series_sum", "The sum of the items.", Body("d", "real", series_sum)),
     Function("series_product", "The product of the items.", Body("d", "real", series_product)),
     Function("series_magnitude", "The square root of the sum of squares.", Body("d", "real", series_magnitude)),
-    Function("series_dot_product", "The sum of the products, place by place.", Body("D D", "real", series_dot_product)),
+    Function("series_dot_product", "The sum of the products, place by place.", *_two("real", series_dot_product)),
     Function(
         "series_cosine_similarity",
         "The cosine of the angle between two series.",

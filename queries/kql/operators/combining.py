@@ -74,12 +74,13 @@ def _conditions(c: TableBinder, left: Stage, right: Stage, node: ast.Operator, e
                     )
             first, second = rows["$left"][on.name], rows["$right"][on.name]
         elif isinstance(on, ast.Binary) and on.op == "==":
+            sides = {_side(part): part for part in (on.left, on.right)}
+            if set(sides) != {"$left", "$right"}:
+                raise KqlBindError(f"{node.name} takes column names and $left.X == $right.Y", on.span)
             scope = Scope(env, {}, None, sides=rows)
-            first, second = c.expr(on.left, scope), c.expr(on.right, scope)
-            if isinstance(on.left, ast.Member) and getattr(on.left.object, "name", "") == "$right":
-                first, second = second, first
+            first, second = (c.expr(sides[side], scope) for side in ("$left", "$right"))
         else:
-            raise KqlBindError("join takes column names and $left.X == $right.Y", on.span)
+            raise KqlBindError(f"{node.name} takes column names and $left.X == $right.Y", on.span)
         if first.type != second.type:
             if first.type in NUMERIC and second.type in NUMERIC and {first.type, second.type} == {"int", "long"}:
                 first, second = cast_number(first, "long"), cast_number(second, "long")
@@ -89,6 +90,11 @@ def _conditions(c: TableBinder, left: Stage, right: Stage, node: ast.Operator, e
             raise KqlBindError("cannot join on a dynamic; convert it with tostring()", on.span)
         pairs.append((first, second))
     return pairs
+
+
+def _side(node: ast.Node) -> str:
+    """``$left`` or ``$right`` if this is a column of it; empty for anything else, which Kusto does not take in a join."""
+    return node.object.name if isinstance(node, ast.Member) and isinstance(node.object, ast.Name) else ""
 
 
 def _dedupe(c: TableBinder, stage: Stage, keys: list[Value]) -> Stage:

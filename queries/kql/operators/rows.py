@@ -13,6 +13,9 @@ from queries.kql.operators.shaping import named_values
 from queries.kql.stages import Env, Scope, Stage, everything, order_by, scope_of
 from queries.kql.values import Value, sql
 
+_NAN_FIRST = "CASE WHEN {0} IS NULL THEN 0 WHEN isnan({0}) THEN 1 ELSE 2 END"
+_NAN_LAST = "CASE WHEN {0} IS NULL THEN 2 WHEN isnan({0}) THEN 1 ELSE 0 END"
+
 
 def where(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Keeps the rows for which the condition is true."""
@@ -49,7 +52,7 @@ def take(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
 
 
 def _keys(c: TableBinder, node: ast.Operator, scope: Scope) -> Any:
-    keys = []
+    keys: list[tuple[Any, bool, bool]] = []
     for key in node.nodes("keys"):
         assert isinstance(key, ast.SortKey)
         value = c.expr(key.value, scope)
@@ -57,6 +60,8 @@ def _keys(c: TableBinder, node: ast.Operator, scope: Scope) -> Any:
             raise KqlBindError("a dynamic cannot be sorted by; convert it first", key.span)
         ascending = bool(key.ascending)  # R5: descending by default
         nulls_first = ascending if key.nulls_first is None else key.nulls_first  # R5: nulls are smallest
+        if value.type == "real":  # R5: NaN stands beside the nulls, whatever the direction
+            keys.append((Sql(_NAN_FIRST if nulls_first else _NAN_LAST, value.sql), True, nulls_first))
         keys.append((value.sql, ascending, nulls_first))
     return order_by(*keys)
 

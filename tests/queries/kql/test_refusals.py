@@ -258,7 +258,7 @@ def test_a_query_locks_the_configuration(change: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["Logs | take 1", "print array_sort_asc(dynamic([1, 'a']))"],
+    ["Logs | take 1", "print array_sort_desc(dynamic([1, 'a']))"],
 )
 def test_errors_speak_no_sql(text: str) -> None:
     with pytest.raises(KqlError) as caught:

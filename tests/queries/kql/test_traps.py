@@ -36,6 +36,12 @@ def test_r2_equality_is_total() -> None:
         [False, True, None, None]
     ]
     assert rows(SENSORS + "T | where v !in (1, 2) | count") == [[2]]
+    two = "print d = dynamic({'a': 1, 'b': 1}) | project x = "
+    with pytest.raises(KqlError, match=r"two dynamics.*tostring\(d\.a\)"):
+        rows(two + "d.a == d.b")
+    assert (
+        rows(two + "tostring(d.a) == d.b") == rows(two + "d.a == 1") == rows(two + "d.a in (dynamic([1]))") == [[True]]
+    )
 
 
 def test_r3_has_is_a_term_match() -> None:
@@ -117,6 +123,16 @@ def test_r16_aggregates_over_little() -> None:
 
 def test_r17_the_remainder_is_never_negative() -> None:
     assert rows("print -14 % 12, -7 / 2, 1 / 0") == [[10, -3, None]]
+
+
+def test_r17_mixed_arrays_are_sorted_as_far_as_their_order_is_known() -> None:
+    assert rows("print array_sort_asc(dynamic(['b', 2, true, 'a', null, 1]))") == [[[1, 2, "a", "b", True, None]]]
+    guid = "'74be27de-1e4e-49d9-b579-fe0b331d3642'"
+    for array in (f"[1, {guid}]", "[1, '2026-01-01']", "[1, '01:00:00']", "[1, true, [2]]", "[true, 1, {}]"):
+        with pytest.raises(KqlError, match="mixed types"):
+            rows(f"print array_sort_asc(dynamic({array}))")
+    with pytest.raises(KqlError, match="mixed types"):
+        rows("print array_sort_desc(dynamic([1, 'a']))")
 
 
 def test_make_series_without_a_start_has_the_slots_of_bin() -> None:
