@@ -14,11 +14,11 @@ import pytest
 from made_host import Host, asked, rows
 
 from collector.agent import artifacts
-from collector.agent.artifacts import Owner, RefusedError, Work
 from collector.agent.config import validate
 from collector.agent.sources import job_output as source
 from collector.agent.sources.job_output import looks_like_failure
 from parsers import patterns
+from tests.collector.read_here import read_here
 
 ROOT = os.geteuid() == 0
 USER = 20001 if ROOT else os.getuid()
@@ -39,20 +39,8 @@ def home(host: Host) -> Path:
 
 @pytest.fixture
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For what is no question of rights and time limits: a look reads the file here, after the same checks of what it is. A fork
-    of the process that runs all tests costs a twentieth of a second, and these tests look dozens of times."""
-
-    def here(path: str, owner: Owner, _time_limit_s: float, work: Work) -> tuple[int, bytes, bytes]:
-        try:
-            handle, status = artifacts._open(path, owner.uid)
-        except OSError as error:
-            raise RefusedError(os.strerror(error.errno or 0).lower()) from error
-        try:
-            return work(handle, status)
-        finally:
-            os.close(handle)
-
-    monkeypatch.setattr(artifacts, "_read_in_child", here)
+    """For what is no question of rights and time limits. These tests look dozens of times."""
+    monkeypatch.setattr(artifacts, "_read_in_child", read_here)
 
 
 def begin(host: Host, home: Path, output: str, job: int = 15, **more: str) -> None:
