@@ -123,8 +123,19 @@ ENDS_OF_SLURMD = {
 }  # fmt: skip
 
 
+#: Of what another case shows, with other lines or at another time.
+AGAIN = {
+    "a launch of a job that had begun before", "a step of another job writes on", "it goes on, and slurmctld had no answer",
+    "runs went on, and slurmctld had no answer", "and it started again",
+}  # fmt: skip
+
+
 @pytest.mark.parametrize(
-    ("name", "live"), in_both_ways(ENDS_OF_SLURMD, {"it launched a job that ended by itself", "runs went on across it"})
+    ("name", "live"),
+    [
+        pytest.param(*one.values, id=one.id, marks=pytest.mark.long if one.values[0] in AGAIN else one.marks)
+        for one in in_both_ways(ENDS_OF_SLURMD, {"it launched a job that ended by itself"})
+    ],
 )
 def test_the_last_words_of_a_slurmd_that_goes_on_accuse_nobody(name: str, live: bool) -> None:
     end = ENDS_OF_SLURMD[name]
