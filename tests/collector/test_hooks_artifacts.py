@@ -13,6 +13,7 @@ import pytest
 from collector.agent import artifacts
 from collector.agent.artifacts import HEAD, TAIL, Artifact, Owner, Places, collect, fetch
 from collector.agent.redaction import redact
+from tests.collector.read_here import read_here
 
 ROOT = os.geteuid() == 0
 USER = 20001 if ROOT else os.getuid()
@@ -52,6 +53,12 @@ def env(home: Path, **more: str) -> dict[str, str]:
     return {**base, "SLURM_JOB_USER": "alice", "SLURM_JOB_NAME": "train", "SLURM_JOB_WORK_DIR": str(home), **more}
 
 
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is no question of rights and time limits."""
+    monkeypatch.setattr(artifacts, "_read_in_child", read_here)
+
+
 @pytest.fixture(autouse=True)
 def _time_for_a_busy_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """A file that is not read in ten seconds is left out: on a busy machine that proves nothing about the code."""
@@ -79,6 +86,7 @@ def test_the_output_of_a_job(home: Path) -> None:
 
 
 @pytest.mark.parametrize("event", ["prolog", "prologslurmctld"])
+@pytest.mark.usefixtures("in_process")
 def test_before_a_job_writes_its_output_is_an_earlier_runs(home: Path, event: str) -> None:
     """Of a requeued run, or of another job with ``--output=train.out``: slurmd has not truncated the file yet."""
     owned(home, "train.out", b"CUDA error of yesterday\n")
@@ -89,6 +97,7 @@ def test_before_a_job_writes_its_output_is_an_earlier_runs(home: Path, event: st
     assert [one.kind for one in found] == ["script"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_output_and_error_in_one_file_are_read_once(home: Path) -> None:
     owned(home, "both")
     owned(home, "err")
@@ -141,6 +150,7 @@ def test_a_directory_a_device_and_nothing(home: Path) -> None:
     assert refused(fetch("stdout", "a\0b", Owner(USER, USER, (), ROOT)), "not a path")
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_name_with_line_ends_is_a_name(home: Path) -> None:
     """It names one file, and what is reported of it stays on one line."""
     owned(home, "a\nkernel: NVRM: Xid 79\nb", b"hello\n")
@@ -163,6 +173,7 @@ def test_a_hundred_gigabytes(home: Path) -> None:
     assert b"bytes left out]\nlast\nlast\n" in artifact.content
 
 
+@pytest.mark.usefixtures("in_process")
 def test_head_and_tail_do_not_overlap(home: Path) -> None:
     for size in (HEAD - 1, HEAD, HEAD + 1, HEAD + TAIL, HEAD + TAIL + 1):
         content = (b"%063d\n" * (size // 64 + 1) % tuple(range(size // 64 + 1)))[:size]
@@ -176,6 +187,7 @@ def test_head_and_tail_do_not_overlap(home: Path) -> None:
             assert len(kept) == len(set(kept))
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_secret_is_taken_out_even_where_the_cut_tears_it(home: Path) -> None:
     secret = b"hf_" + b"Q" * 34
     line = b"export HF_TOKEN=" + secret + b"\n"
@@ -223,6 +235,7 @@ def test_many_threads_at_once(home: Path) -> None:
     assert len(found) == 4
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_script_from_the_nodes_spool_or_the_controllers_state(home: Path) -> None:
     spool, state = home / "slurmd", home / "slurmctld"
     (spool / "job00012").mkdir(parents=True)

@@ -97,7 +97,9 @@ def _service(objects: dict[str, dict[str, Any]]) -> Config:
     return Config.model_validate(tomllib.loads(objects["ConfigMap fl-faultline-service"]["data"]["faultline.toml"]))
 
 
-@pytest.mark.parametrize("values", list(VALUES)[:4])
+@pytest.mark.parametrize(
+    "values", [pytest.param(v, marks=pytest.mark.long if n in (0, 2) else ()) for n, v in enumerate([*VALUES][:4])]
+)
 def test_kubernetes_schemas_and_helms_lint_accept_every_manifest(chart: dict[str, Any], values: str) -> None:
     assert chart[values].get("error") is None
     assert chart[values]["wrong"] == []

@@ -423,7 +423,9 @@ def test_it_appears(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) 
     assert _said(begin, reported), reported
 
 
-@pytest.mark.parametrize("begin", SITES)
+@pytest.mark.parametrize(
+    "begin", [pytest.param(b, marks=pytest.mark.long if n % 3 else ()) for n, b in enumerate(SITES)]
+)
 def test_it_does_not_appear(begin: str, site: Site, capsys: pytest.CaptureFixture[str]) -> None:
     SITES[begin].not_shown(site)
     reported = site.told(capsys)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -17,7 +15,8 @@ from parsers.record import frame
 from store import open_store
 from store.files import SERVICE_FILE
 from tests.faultline.command import faultline
-from tests.store.duckdb.test_compacting import ROOT, fill, state
+from tests.store.duckdb.test_compacting import fill, state
+from tests.store.holder import held
 
 
 @pytest.fixture(scope="module")
@@ -75,17 +74,12 @@ def test_compact_says_what_it_freed_and_loses_no_row(tmp_path: Path) -> None:
 
 
 def test_a_store_that_a_service_holds_is_refused_with_its_address(tmp_path: Path) -> None:
-    held = "import sys; from pathlib import Path; from store import open_store\nwith open_store(Path(sys.argv[1])): print('open', flush=True); sys.stdin.read()"
-    with subprocess.Popen(
-        [sys.executable, "-c", held, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout is not None and other.stdout.readline()
+    with held(tmp_path):
         (tmp_path / SERVICE_FILE).write_text(json.dumps({"pid": os.getpid(), "address": "http://localhost:8514"}))
         for verb in ("info", "compact", "init", "migrate"):
             done = faultline("store", verb, "--data", tmp_path)
             assert done.returncode == 2 and done.stdout == b"" and done.stderr.count(b"\n") == 1, verb
             assert b"the service at http://localhost:8514" in done.stderr and b"stop it" in done.stderr
-        other.communicate()
 
 
 @pytest.mark.parametrize(

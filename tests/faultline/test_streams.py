@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
@@ -34,12 +35,32 @@ def test_a_reader_that_has_seen_enough_is_no_failure(lines: int, tmp_path: Path)
     assert running.wait(240) == 0
 
 
-@pytest.mark.parametrize("encoding", ["ascii", pytest.param("latin-1", marks=pytest.mark.long)])
-def test_machine_formats_are_utf8_in_any_locale(encoding: str, tmp_path: Path) -> None:
+def is_whole(out: bytes) -> bool:
+    return bool(json.loads(out.decode("utf-8"))["message"] == "caf\u00e9 \u2603")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_process_writes_machine_formats_as_utf8_in_any_locale(encoding: str, tmp_path: Path) -> None:
     file = tmp_path / "syslog"
     file.write_text(LINE)
     out, err = start("parse", str(file), PYTHONIOENCODING=encoding).communicate(timeout=240)
-    assert err == b"" and json.loads(out.decode("utf-8"))["message"] == "caf\u00e9 \u2603"
+    assert err == b"" and is_whole(out)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_machine_formats_are_utf8_whatever_the_encoding_of_the_output(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "syslog"
+    file.write_text(LINE)
+    with pytest.raises(UnicodeEncodeError):
+        LINE.encode(encoding)
+    out = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    monkeypatch.setattr("sys.stdout", out)
+    assert cli.run(["parse", str(file)]) == 0
+    out.flush()
+    assert is_whole(out.buffer.getvalue())  # type: ignore[attr-defined]
 
 
 def test_a_fault_of_ours_is_one_line_and_no_answer(

@@ -21,6 +21,7 @@ from store.duckdb.store import DuckStore
 from store.errors import StoreError, StoreHeld
 from store.files import SERVICE_FILE
 from tests.examples import examples
+from tests.store.holder import held
 
 ROOT = Path(__file__).resolve().parents[2]
 ENTRY = FileEntry("/var/log/syslog", "mini", "gpu02", "lines", "syslog", "by name", 10, "ab", 1, 1, 0, ())
@@ -102,21 +103,8 @@ def test_any_header_and_message_come_back(pairs: list[tuple[str, str]]) -> None:
     assert [(r["raw"], r["message"]) for r in back] == lines
 
 
-HOLD = """
-import sys
-from pathlib import Path
-from store import open_store
-store = open_store(Path(sys.argv[1]))
-print("held", flush=True)
-sys.stdin.read()
-"""
-
-
 def test_a_held_store_names_its_service(tmp_path: Path) -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(tmp_path)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as holder:
-        assert holder.stdout and holder.stdout.readline() == b"held\n"
+    with held(tmp_path) as holder:
         with pytest.raises(StoreHeld) as anonymous:
             open_store(tmp_path)
         assert str(tmp_path) in str(anonymous.value) and "another --data" in str(anonymous.value)
@@ -125,7 +113,6 @@ def test_a_held_store_names_its_service(tmp_path: Path) -> None:
         with pytest.raises(StoreHeld, match=r"http://127\.0\.0\.1:8514") as named:
             open_store(tmp_path)
         assert named.value.address == "http://127.0.0.1:8514"
-        holder.communicate()
     open_store(tmp_path).close()
 
 

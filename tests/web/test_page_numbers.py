@@ -35,7 +35,8 @@ def test_a_hand_made_site(part: Callable[[Asked], Iterable[Page]]) -> None:
     assert wrong(asked, part) == []
 
 
-@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("whole", [False, True])
 def test_the_demo(whole: bool, tmp_path: Path) -> None:
     with open_store(None) as store:
         Ingest(store, parser=line_parser()).run([CAPTURE])

@@ -29,8 +29,7 @@ BUNDLED = sorted(p.parent for p in (ROOT / "tests" / "captures").glob("*/truth.j
 ARCHIVES = sorted(p for kind in ("entangled", "further") for p in (ROOT / "tests" / "captures" / kind).glob("*.tar.xz"))
 #: One of each kind of failure that no bundled capture shows, for ``make test``; ``make test-long`` takes all.
 QUICK = {
-    "cancelled_in_flap", "controller_restart_in_fault", "gpu_lost", "two_faults", "cgroups_read_only", "deadline_and_limit",
-    "launcher_lost",
+    "cancelled_in_flap", "gpu_lost", "two_faults", "launcher_lost",
 }  # fmt: skip
 #: Three flaps of a fabric's link that hurt nobody. ``make test`` takes those of the other network, and one of the fabric.
 FABRIC_FLAPS = "fabric_flap_short"

@@ -34,11 +34,11 @@ SITES = {
     },
 }  # fmt: skip
 FAULTS = [
-    ("racks", "fabric_flap_long"), ("racks", "mgmt_flap_requeue"), ("slots", "switch_down"), ("words", "entangled/two_faults"),
+    ("racks", "fabric_flap_long"), ("slots", "switch_down"), ("words", "entangled/two_faults"),
     *(
         pytest.param(*fault, marks=pytest.mark.long)
         for fault in (
-            ("racks", "further/flaps_of_many"), ("slots", "fabric_flap_decoy"), ("slots", "fabric_flap_long"),
+            ("racks", "mgmt_flap_requeue"), ("racks", "further/flaps_of_many"), ("slots", "fabric_flap_decoy"), ("slots", "fabric_flap_long"),
             ("words", "entangled/het_link_lost"),
         )
     ),

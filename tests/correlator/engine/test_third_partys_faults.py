@@ -60,9 +60,7 @@ EXPECTED: dict[str, Found] = {
 #: The liars that once succeeded, and two faults that are true.
 QUICK = {
     "programs_with_names_of_others",
-    "lines_by_a_partitions_name",
     "output_under_anothers_number",
-    "memory_of_a_gpu_beside_lost_power",
 }
 
 

@@ -55,13 +55,20 @@ def all_events(store: DuckStore) -> list[dict[str, Any]]:
 
 def after(files: dict[str, str], live: bool = False, tree: dict[str, str] = HERS) -> list[dict[str, Any]]:
     """The events about false lines in erin's cluster. ``live``: by ticks, line by line; a full pass says the same."""
+    return events_and_result(files, live, tree)[0]
+
+
+def events_and_result(
+    files: dict[str, str], live: bool, tree: dict[str, str]
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The same, with all that a full pass concludes."""
     with open_store(None) as store:
         bring_in(store, files, live, tree, all_events)
         found = result(store)
         ids = {row["event_id"] for row in told(store)}
         assert not ids & {e["id"] for i in found["incidents"] for e in i["events"]}
         assert FORGED not in json.dumps(found), "it is no evidence"
-        return told(store)
+        return told(store), found
 
 
 class Case(NamedTuple):

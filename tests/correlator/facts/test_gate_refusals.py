@@ -91,13 +91,13 @@ def test_an_agent_older_than_its_hooks_quotes_nothing_to_the_jobs_user(reason: s
 @pytest.mark.parametrize(
     ("data", "folder"),
     [
-        (record(SLURM_JOB_ID="2"), "hosts/gpu02/hooks"),
+        pytest.param(record(SLURM_JOB_ID="2"), "hosts/gpu02/hooks", marks=pytest.mark.long),
         (record(FAULTLINE_TIME=f"{AT - 3600:.3f}"), "hosts/gpu02/hooks"),
-        (record(FAULTLINE_HOST="gpu01"), "hosts/gpu01/hooks"),
+        pytest.param(record(FAULTLINE_HOST="gpu01"), "hosts/gpu01/hooks", marks=pytest.mark.long),
         (record(FAULTLINE_GATE_ANSWER="doubtful gpu02 (x)\n  - it is a lemon"), "hosts/gpu02/hooks"),
-        (record(FAULTLINE_GATE_ANSWER=""), "hosts/gpu02/hooks"),
+        pytest.param(record(FAULTLINE_GATE_ANSWER=""), "hosts/gpu02/hooks", marks=pytest.mark.long),
         (record(), "hosts/gpu02/task-hooks"),  # users write there
-        (record(FAULTLINE_EVENT="taskprolog"), "hosts/gpu02/hooks"),
+        pytest.param(record(FAULTLINE_EVENT="taskprolog"), "hosts/gpu02/hooks", marks=pytest.mark.long),
     ],
     ids=["another job", "an hour before", "another node", "doubtful", "without reason", "a user's", "a task prolog's"],
 )

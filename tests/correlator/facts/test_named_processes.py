@@ -78,7 +78,7 @@ BEFORE = "[2026-02-28T10:10:00.000] launch task StepId=42.1 request from UID:100
     ("after", "died"),
     [
         pytest.param("[2026-02-28T10:13:00.000] slurmd version 23.11.4 started\n", True, id="begins anew"),
-        pytest.param(BEFORE.replace("10:10", "10:13"), False, id="goes on"),
+        pytest.param(BEFORE.replace("10:10", "10:13"), False, id="goes on", marks=pytest.mark.long),
     ],
 )
 def test_it_is_known_as_lines_arrive(after: str, died: bool) -> None:

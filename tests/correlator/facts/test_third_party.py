@@ -22,9 +22,11 @@ from parsers import extensions
 ROOT = Path(__file__).resolve().parents[3]
 FOLDER = Path(__file__).parents[1] / "coolant_leak"
 
-#: Concludes about one situation and prints the result, in a process that finds the package by its entry points only.
+#: Concludes about one situation, writes the pages of docs and prints the result, in a process that finds the package by
+#: its entry points only.
 ASK = """
 import json
+import sys
 from datetime import timedelta
 from correlator.edges.load import rules
 from correlator.engine import conclude_cluster, load_edges
@@ -50,7 +52,13 @@ drawn = axis.build({"document": incident}, events=[], states=[], runs=[], beats=
 lanes = [(lane["layer"], lane["label"]) for lane in drawn["lanes"]]
 versions = ({"gpu01": {"tray_firmware": old, "bios": old}} for old in ("1", "2"))
 fits = [one["name"] for one in job_software.changes(*versions, found.verdicts["7"]) if one["fits"]]
-print(json.dumps({"others": third.verdicts["7"], "fits": fits, "incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
+sys.path.insert(0, "docs")
+import generate
+written = {}
+for arguments in (["--to", sys.argv[1]], ["--check"]):
+    sys.argv[1:] = arguments
+    written[arguments[0]] = generate.main()
+print(json.dumps({"written": written, "others": third.verdicts["7"], "fits": fits, "incident": incident, "verdict": found.verdicts["7"], "lanes": lanes, "dry": other.verdicts["7"]}))
 """
 
 
@@ -76,8 +84,14 @@ def run(site: Path, *arguments: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def told(site: Path) -> dict[str, Any]:
-    return json.loads(run(site, "-c", ASK))
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where that process writes the pages."""
+    return tmp_path_factory.mktemp("pages") / "not yet there"
+
+
+@pytest.fixture(scope="module")
+def told(site: Path, pages: Path) -> dict[str, Any]:
+    return json.loads(run(site, "-c", ASK, str(pages)))
 
 
 def test_the_verdict_names_the_leak(told: dict[str, Any]) -> None:
@@ -122,10 +136,9 @@ def test_its_line_stands_on_its_lane(told: dict[str, Any]) -> None:
     assert ["cooling", "gpu01  tray 3"] in told["lanes"]
 
 
-def test_the_generated_docs_have_its_row(site: Path, tmp_path: Path) -> None:
-    folder = tmp_path / "not yet there"
-    run(site, "docs/generate.py", "--to", str(folder))
-    kinds, edges = ((folder / name).read_text() for name in ("kinds.md", "edges.md"))
+def test_the_generated_docs_have_its_row(told: dict[str, Any], pages: Path) -> None:
+    assert told["written"]["--to"] == 0
+    kinds, edges = ((pages / name).read_text() for name in ("kinds.md", "edges.md"))
     assert "### coolant.leak\n\nCoolant leaked into a tray of a node.\n\n- lane: cooling\n" in kinds
     assert "- user: your job died because coolant leaked into its node\n" in kinds
     assert "### COOLANT1: `coolant.leak` → `run.failed`" in edges
@@ -133,36 +146,30 @@ def test_the_generated_docs_have_its_row(site: Path, tmp_path: Path) -> None:
     assert "| tray still wet | The tray was not dried before the run ended. |\n" in edges
 
 
-def test_the_generated_docs_have_todays_names_of_scopes_and_requirements(site: Path, tmp_path: Path) -> None:
-    """The package's edge file has their former ones, of a scope in which other runs are evidence."""
+def test_the_generated_docs_have_todays_names_and_need_no_docstring(
+    site: Path, told: dict[str, Any], pages: Path, tmp_path: Path
+) -> None:
+    """The package's edge file has the former names of a scope in which other runs are evidence, and of a requirement."""
     former = tmp_path / "site"
     shutil.copytree(site, former, ignore=shutil.ignore_patterns("__pycache__"))
     module, edges = former / "coolant_leak" / "__init__.py", former / "coolant_leak" / "edges.toml"
     declared = module.read_text().replace(
         'reached="under that tray",', 'reached="under that tray", formerly="below it",'
     )
-    module.write_text(declared.replace("before the run ended.", 'before the run ended.", formerly="wet tray', 1))
+    declared = declared.replace("before the run ended.", 'before the run ended.", formerly="wet tray', 1)
+    module.write_text(declared.split("\n", 2)[2])
     edges.write_text(
         edges.read_text().replace('"under the tray"', '"below it"').replace('"tray still wet"', '"wet tray"')
     )
     run(former, "docs/generate.py", "--to", str(tmp_path / "pages"))
-    run(site, "docs/generate.py", "--to", str(tmp_path / "today"))
-    page, today = ((tmp_path / folder / "edges.md").read_text() for folder in ("pages", "today"))
+    page, today = ((folder / "edges.md").read_text() for folder in (tmp_path / "pages", pages))
     assert "\n- scope: under the tray\n" in page and "\n- requires: tray still wet\n" in page
     assert page == today
-
-
-def test_the_docs_can_be_generated_for_a_module_without_a_docstring(site: Path, tmp_path: Path) -> None:
-    bare = tmp_path / "site"
-    shutil.copytree(site, bare, ignore=shutil.ignore_patterns("__pycache__"))
-    module = bare / "coolant_leak" / "__init__.py"
-    module.write_text(module.read_text().split("\n", 2)[2])
-    run(bare, "docs/generate.py", "--to", str(tmp_path / "pages"))
     assert "\n## coolant_leak\n\n### coolant.leak\n" in (tmp_path / "pages" / "kinds.md").read_text()
 
 
-def test_the_committed_docs_do_not_depend_on_what_is_installed(site: Path) -> None:
-    run(site, "docs/generate.py", "--check")
+def test_the_committed_docs_do_not_depend_on_what_is_installed(told: dict[str, Any]) -> None:
+    assert told["written"]["--check"] == 0
 
 
 def test_a_module_without_declarations_is_named_and_left_out(

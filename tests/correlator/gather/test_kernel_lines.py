@@ -158,7 +158,7 @@ WITH_BOB = {**CONFIRMED, SACCT: SHARED[SACCT]}
         pytest.param({KERN: WITH_UPTIMES + FITTING}, HERS, None, ALONE, marks=pytest.mark.long),
         pytest.param({KERN: WITH_UPTIMES + FITTING, SYSLOG: FITTING}, SHARED, None, OTHERS, marks=pytest.mark.long),
         pytest.param({KERN: WITH_UPTIMES + stamped("10:19:55", XID, "05:00:00")}, SHARED, None, OTHERS, marks=pytest.mark.long),
-        ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:18:00"), None, ALONE),
+        pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:18:00"), None, ALONE, marks=pytest.mark.long),
         ({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:00:00", "10:19:20"), None, OTHERS),
         pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:20:30", "10:40:00"), None, OTHERS, marks=pytest.mark.long),
         pytest.param({SYSLOG: WITH_UPTIMES + FITTING}, bobs_job("10:22:00", "10:40:00"), None, ALONE, marks=pytest.mark.long),

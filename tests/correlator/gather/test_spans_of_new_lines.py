@@ -47,7 +47,7 @@ def lines(rows: int, seed: int) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize("given", [coded, lambda lines: lines], ids=["coded", "texts"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_many_lines_show_what_each_of_them_shows(given, seed):
     many = lines(MANY_LINES + 500, seed)
     alone = joined(spans_in(given(many.slice(at, 1))) for at in range(0, many.height, 19))

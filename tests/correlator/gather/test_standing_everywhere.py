@@ -175,7 +175,10 @@ CONTROLLERS_ON_NODES = {
 }
 
 
-@pytest.mark.parametrize("known", CONTROLLERS_ON_NODES.values(), ids=CONTROLLERS_ON_NODES.keys())
+@pytest.mark.parametrize(
+    "known",
+    [pytest.param(k, id=n, marks=pytest.mark.long if "alias" in n else ()) for n, k in CONTROLLERS_ON_NODES.items()],
+)
 def test_a_compute_node_may_be_the_controller(tmp_path: Path, known: dict[str, str]) -> None:
     with open_store(None) as store:
         ticker = Ticker(store)

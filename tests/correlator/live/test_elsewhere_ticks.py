@@ -12,13 +12,20 @@ from tests.correlator.field import Situation, tables_of
 from tests.correlator.replay import replay
 from tests.correlator.verdicts import test_named_hosts
 
-SITUATIONS = [
-    *(s for s in test_named_hosts.SITUATIONS if "lost while" in s.name or "refused by a host" in s.name),
-    *(s for s in test_short_waits.SITUATIONS if "elsewhere in time" in s.name or "one of two" in s.name),
-    *(s for s in test_link_modules.SITUATIONS if "two users" in s.name or "unplugged" in s.name),
-]
+#: What happens elsewhere, in words of the situations' names.
+WORDS = {
+    test_named_hosts: ("lost while", "refused by a host"),
+    test_short_waits: ("elsewhere in time", "one of two"),
+    test_link_modules: ("two users", "unplugged"),
+}
+SITUATIONS = [s for file, words in WORDS.items() for s in file.SITUATIONS if any(word in s.name for word in words)]
 
 
+def kind_of(situation: Situation) -> str:
+    return next(word for words in WORDS.values() for word in words if word in situation.name)
+
+
+@pytest.mark.one_of_each(kind=kind_of)
 @pytest.mark.parametrize("situation", SITUATIONS, ids=lambda one: one.name)
 def test_ticks_say_at_last_what_a_full_pass_says(situation: Situation) -> None:
     rows = tables_of([situation])

@@ -42,7 +42,7 @@ def ended_alike(day: Any) -> None:
     ("break_it", "steps", "verdicts"),
     [
         (hot_for_hours, (4_000.0, 8_050.0, 8_200.0, 8_600.0), ["unknown", "infra.node"]),
-        (ended_alike, (50.0, 150.0, 3_000.0, 4_150.0), ["app.error", "unknown"]),
+        pytest.param(ended_alike, (50.0, 150.0, 3_000.0, 4_150.0), ["app.error", "unknown"], marks=pytest.mark.long),
     ],
 )
 def test_a_tick_compares_runs_as_a_full_pass_does(

@@ -98,6 +98,10 @@ def grew(logs: int = 0, jobs: int = 0, amended: int = 0) -> Changes:
     return Changes(Mark("store", 1), tables, {"logs": logs, "jobs": jobs})
 
 
+def as_they_came(store: DuckStore, logs: pl.DataFrame) -> None:
+    store.add({"logs": logs})
+
+
 def segments_in(store: DuckStore, rows: pl.DataFrame) -> None:
     """Stores lines as the receiving side does."""
     lines = coded(logs_for_storage(rows))
@@ -107,8 +111,15 @@ def segments_in(store: DuckStore, rows: pl.DataFrame) -> None:
         store.announce([("logs", lines)])
 
 
-@pytest.mark.parametrize("few", [1, 10_000])
-@pytest.mark.parametrize("put", [lambda s, r: s.add({"logs": r}), segments_in], ids=["as they came", "segments"])
+@pytest.mark.parametrize(
+    ("put", "few"),
+    [
+        pytest.param(as_they_came, 1, id="as they came-1"),
+        pytest.param(as_they_came, 10_000, id="as they came-10000", marks=pytest.mark.long),
+        pytest.param(segments_in, 1, id="segments-1", marks=pytest.mark.long),
+        pytest.param(segments_in, 10_000, id="segments-10000"),
+    ],
+)
 def test_what_is_logged_is_what_the_database_would_answer(
     put: Callable[[DuckStore, pl.DataFrame], None], few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -75,7 +75,9 @@ def problem(store: Door, case: dict[str, Any]) -> str | None:
     return None if got == wanted else f"rows {answer.rows}"
 
 
-@pytest.mark.parametrize("family", sorted(FAMILIES))
+@pytest.mark.parametrize(
+    "family", [pytest.param(f, marks=pytest.mark.long if n % 2 else ()) for n, f in enumerate(sorted(FAMILIES))]
+)
 def test_what_kusto_answers(store: Door, family: str) -> None:
     found = [(case["query"], problem(store, case)) for case in FAMILIES[family]]
     assert [(query, wrong) for query, wrong in found if wrong] == []

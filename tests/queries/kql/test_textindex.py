@@ -120,7 +120,10 @@ CONDITIONS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("query", "count"), CONDITIONS)
+@pytest.mark.parametrize(
+    ("query", "count"),
+    [pytest.param(*case, marks=pytest.mark.long if n % 2 else ()) for n, case in enumerate(CONDITIONS)],
+)
 def test_the_answer_is_that_of_the_scan(
     query: str, count: int | None, store: DuckStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,6 +20,7 @@ from store.duckdb import compacting, copies
 from store.duckdb.store import DuckStore
 from store.errors import StoreError, StoreHeld
 from tests.store.duckdb.test_filtered_segments import ordered
+from tests.store.holder import held
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -121,14 +122,8 @@ def test_a_copy_that_differs_and_a_full_disk_leave_the_store_as_it_was(
 
 
 def test_a_store_that_another_process_writes_is_left_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    held = "import sys; from pathlib import Path; from store import open_store\nwith open_store(Path(sys.argv[1])): print('open', flush=True); sys.stdin.read()"
-    other = subprocess.Popen(
-        [sys.executable, "-c", held, str(folder)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert other.stdin is not None and other.stdout is not None and other.stdout.readline()
-    with pytest.raises(StoreHeld):
+    with held(folder), pytest.raises(StoreHeld):
         compact(folder)
-    other.communicate()
     # One that writes between the copy and the change of names: its rows stay.
     real = compacting._put_in_place
 

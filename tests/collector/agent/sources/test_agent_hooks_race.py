@@ -132,7 +132,7 @@ def hung(_signal: int, _frame: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "seconds", [0.8, pytest.param(float(os.environ.get("FAULTLINE_RACE_S", "10")), marks=pytest.mark.long)]
+    "seconds", [0.4, pytest.param(float(os.environ.get("FAULTLINE_RACE_S", "10")), marks=pytest.mark.long)]
 )
 @needs_root
 def test_users_who_race_the_reader_gain_nothing_and_stop_nothing(

@@ -18,6 +18,7 @@ from collector.agent.config import validate
 from collector.agent.sources import job_output as source
 from collector.agent.sources.job_output import looks_like_failure
 from parsers import patterns
+from tests.collector.read_here import read_here
 
 ROOT = os.geteuid() == 0
 USER = 20001 if ROOT else os.getuid()
@@ -34,6 +35,12 @@ def home(host: Host) -> Path:
     place.mkdir()
     os.chown(place, USER, GROUP)
     return place
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For what is no question of rights and time limits. These tests look dozens of times."""
+    monkeypatch.setattr(artifacts, "_read_in_child", read_here)
 
 
 def begin(host: Host, home: Path, output: str, job: int = 15, **more: str) -> None:
@@ -81,6 +88,7 @@ def test_a_failure_is_sent_while_the_job_runs(host: Host, home: Path) -> None:
     assert sent(asked(runner)) == []
 
 
+@pytest.mark.usefixtures("in_process")
 def test_an_agent_that_starts_anew_goes_on_where_it_was(host: Host, home: Path) -> None:
     begin(host, home, "out-15")
     path = write(home / "out-15", "error one\n")
@@ -95,6 +103,7 @@ def test_an_agent_that_starts_anew_goes_on_where_it_was(host: Host, home: Path) 
     assert sent(asked(again)) == ["error three"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_file_that_does_not_grow_is_looked_at_less_and_less(
     host: Host, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,6 +176,7 @@ def test_a_file_that_becomes_a_link_between_two_looks_is_not_followed(host: Host
     assert not sent(found) and "a symbolic link" in said(found)[0]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_hundred_gigabytes_are_skipped_and_an_endless_line_is_no_loop(host: Host, home: Path) -> None:
     path = write(home / "out-15", "step\n")
     with path.open("r+b") as file:
@@ -189,6 +199,7 @@ def test_a_hundred_gigabytes_are_skipped_and_an_endless_line_is_no_loop(host: Ho
     assert "0 lines and" in line and "bytes were not sent while it ran" in line
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_storm_is_bounded_in_bytes_and_lines(host: Host, home: Path) -> None:
     path = write(home / "out-15", "".join(f"error {number}\n" for number in range(3000)))
     begin(host, home, "out-15")
@@ -202,6 +213,7 @@ def test_a_storm_is_bounded_in_bytes_and_lines(host: Host, home: Path) -> None:
     assert 0 < size <= 3 * 8192 < path.stat().st_size
 
 
+@pytest.mark.usefixtures("in_process")
 def test_what_warns_all_day_is_sent_sparingly(host: Host, home: Path) -> None:
     begin(host, home, "out-15")
     path, runner, count = write(home / "out-15", ""), host.runner("job_output"), 0
@@ -215,6 +227,7 @@ def test_what_warns_all_day_is_sent_sparingly(host: Host, home: Path) -> None:
     assert f"{12 * 80 - count} lines and 0 bytes" in line
 
 
+@pytest.mark.usefixtures("in_process")
 def test_no_more_files_than_allowed_and_the_others_are_named(host: Host, home: Path) -> None:
     for job in (1, 2, 3):
         begin(host, home, f"{job}.out", job)
@@ -260,6 +273,7 @@ def test_children_that_hang_are_bounded(host: Host, home: Path, monkeypatch: pyt
     assert rows(runner.poll()) == [] and runner.status.state == "error" and "hang in the kernel" in runner.status.detail
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_progress_bar_that_ends_no_line_keeps_it_watched(host: Host, home: Path) -> None:
     begin(host, home, "out-15")
     path, runner = write(home / "out-15", "step\n"), host.runner("job_output")
@@ -272,6 +286,7 @@ def test_a_progress_bar_that_ends_no_line_keeps_it_watched(host: Host, home: Pat
     assert sent(asked(runner)) == ["Killed"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_file_that_is_made_late_is_found(host: Host, home: Path) -> None:
     begin(host, home, "out-15")
     runner = host.runner("job_output")
@@ -376,6 +391,7 @@ def test_a_site_can_turn_it_off() -> None:
 
 
 @pytest.mark.parametrize("appends", [True, False])
+@pytest.mark.usefixtures("in_process")
 def test_what_an_earlier_run_wrote_into_the_same_file_is_not_this_runs(host: Host, home: Path, appends: bool) -> None:
     """A requeued run, or another job with ``--output=train.out``: the file is there before slurmd opens it."""
     path = write(home / "out", "error: *** JOB 15 ON gpu01 CANCELLED AT 2026-11-30T14:02:28 DUE TO NODE FAILURE ***\n")
@@ -394,6 +410,7 @@ EARLIER = "error: *** JOB 104711 ON gpu01 CANCELLED AT 2026-11-30T14:02:28 DUE T
 
 
 @pytest.mark.parametrize(("restarts", "name"), [("1", "out-104711"), ("0", "train.out")], ids=["requeued", "shared"])
+@pytest.mark.usefixtures("in_process")
 def test_what_was_there_before_an_appending_run_is_not_its_own_even_if_it_writes_at_once(
     host: Host, home: Path, restarts: str, name: str
 ) -> None:
@@ -410,6 +427,7 @@ def test_what_was_there_before_an_appending_run_is_not_its_own_even_if_it_writes
     assert sent(asked(again)) == ["error: later"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_bytes_that_were_passed_over_are_told_when_the_job_ends(host: Host, home: Path) -> None:
     write(home / "out", EARLIER)
     begin(host, home, "out", 104711, SLURM_JOB_RESTART_COUNT="1")
@@ -421,6 +439,7 @@ def test_the_bytes_that_were_passed_over_are_told_when_the_job_ends(host: Host, 
     assert f"{len(EARLIER)} bytes that it held when it was first seen" in told and "lines" not in told
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_file_that_was_seen_absent_is_this_runs_from_its_start(host: Host, home: Path) -> None:
     begin(host, home, "train.out", 104711, SLURM_JOB_RESTART_COUNT="1")
     runner = host.runner("job_output")
@@ -430,6 +449,7 @@ def test_a_file_that_was_seen_absent_is_this_runs_from_its_start(host: Host, hom
     assert sent(asked(runner)) == ["error: at once"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_file_that_is_truncated_and_outgrows_its_former_size_between_two_looks(host: Host, home: Path) -> None:
     """slurmd keeps the file, and the run has soon written more than the one before."""
     path = write(home / "out", EARLIER)
@@ -449,6 +469,7 @@ def test_a_file_that_is_truncated_and_outgrows_its_former_size_between_two_looks
     assert asked(again) == [], "nothing was passed over"
 
 
+@pytest.mark.usefixtures("in_process")
 def test_the_end_of_a_line_that_was_passed_over_is_not_sent(host: Host, home: Path) -> None:
     """A secret in it would not be recognised."""
     path = write(home / "out", "failed: HF_TOKEN=hf_" + "Q" * 20)
@@ -460,6 +481,7 @@ def test_the_end_of_a_line_that_was_passed_over_is_not_sent(host: Host, home: Pa
     assert sent(asked(runner)) == ["error: whole"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_place_outlives_a_start_in_which_jobs_become_known_later(host: Host, home: Path) -> None:
     """Each source starts in its own thread, and the jobs are known from the source of hooks."""
     begin(host, home, "out-15")
@@ -475,6 +497,7 @@ def test_a_place_outlives_a_start_in_which_jobs_become_known_later(host: Host, h
     assert sent(asked(again)) == ["error two"]
 
 
+@pytest.mark.usefixtures("in_process")
 def test_files_of_steps_are_followed_as_well(host: Host, home: Path) -> None:
     begin(host, home, "ring.out")
     own, step = write(home / "ring.out", ""), write(home / "step.out", "")
@@ -494,6 +517,7 @@ def test_files_of_steps_are_followed_as_well(host: Host, home: Path) -> None:
     assert asked(runner) == [] and host.context.jobs.steps("15") == ()
 
 
+@pytest.mark.usefixtures("in_process")
 def test_files_of_steps_leave_room_for_the_output_of_jobs(host: Host, home: Path) -> None:
     """Of six places a job's steps get three, and what is not followed is told once."""
     begin(host, home, "first.out", job=1)
