@@ -57,6 +57,7 @@ ALL: dict[str, list[Path]] = {
     "second party": sorted((CAPTURES / "second").glob("*.tar.xz")),
     "third party": sorted((CAPTURES / "third").glob("*.tar.xz")),
     "fourth party": sorted((CAPTURES / "fourth").glob("*.tar.xz")),
+    "fifth party": sorted((CAPTURES / "fifth").glob("*.tar.xz")),
 }
 #: Of this kind, and of one tree in eight of each other kind, the lies are read together with what is true. Of the others
 #: they are read after it, into the same store: the truth is read once.
