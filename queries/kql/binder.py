@@ -37,8 +37,8 @@ class Binder(Protocol):
     def expr(self, node: ast.Node, scope: Scope) -> Value:
         """One scalar expression."""
 
-    def condition(self, node: ast.Node, scope: Scope) -> Value:
-        """One condition: a bool, or what Kusto accepts as one."""
+    def condition(self, node: ast.Node, scope: Scope, *, strict: bool = False) -> Value:
+        """One condition: a bool, or what Kusto accepts as one; ``strict``: a bool."""
 
     def call(self, node: ast.Call, scope: Scope) -> Value:
         """One call of a scalar function, built in or of the query."""

@@ -22,7 +22,7 @@ from queries.kql.dialect import Col, Sql, quoted
 from queries.kql.engines import DUCKDB, Engine
 from queries.kql.engines.spelling import Unspelled
 from queries.kql.errors import NOWHERE, CannotExpress, KqlBindError, KqlError, NotImplementedYet, Span, nearest
-from queries.kql.expressions import bind, boolean
+from queries.kql.expressions import bind, boolean, only_boolean
 from queries.kql.functions.calling import call as call_function
 from queries.kql.functions.calling import call_of_group, call_of_row
 from queries.kql.functions.declaration import Function as DeclaredFunction
@@ -99,9 +99,9 @@ class Compiler(Builder):
         self.tick()
         return bind(self, node, scope)
 
-    def condition(self, node: ast.Node, scope: Scope) -> Value:
+    def condition(self, node: ast.Node, scope: Scope, *, strict: bool = False) -> Value:
         """Binds one condition."""
-        return boolean(self, node, scope)
+        return only_boolean(self, node, scope) if strict else boolean(self, node, scope)
 
     def table(self, node: ast.Node, env: Env) -> Stage:
         """Binds something that must be a table."""

@@ -157,6 +157,14 @@ def boolean(c: Binder, node: ast.Node, scope: Scope) -> Value:
     raise no_condition(node, value)
 
 
+def only_boolean(c: Binder, node: ast.Node, scope: Scope) -> Value:
+    """A condition where Kusto takes no dynamic one: in ``where`` and in aggregates."""
+    value = bind(c, node, scope)
+    if value.type != "bool":
+        raise no_condition(node, value)
+    return value
+
+
 def no_condition(node: ast.Node, value: Value) -> KqlBindError:
     """The error about a value in place of a condition."""
     if value.type == "dynamic":

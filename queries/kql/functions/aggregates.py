@@ -31,7 +31,7 @@ def _gathering(base: str, conditional: bool) -> Bind:
         if conditional:
             if len(args) < 2:
                 raise KqlBindError(f"{node.name}() takes a value and a condition", node.span)
-            condition = c.condition(args.pop(1), inner)
+            condition = c.condition(args.pop(1), inner, strict=True)
         if base == "hll":
             return _hll(c, node, args, condition, inner)
         return _listing(c, node, base, args, condition, inner)
@@ -133,7 +133,9 @@ def _buildschema(c: Binder, node: ast.Call, scope: Scope) -> Value:
     if len(node.args) != 1:
         raise KqlBindError("buildschema() takes one dynamic", node.span)
     value = c.expr(node.args[0], scope)
-    gathered = sql("coalesce(json_list(list({0})), '[]'::JSON)", "dynamic", dynamic_of(value), nullable=False)
+    if value.type != "dynamic":
+        raise KqlBindError(f"buildschema() needs a dynamic, not {value.type}; did you mean parse_json()?", node.span)
+    gathered = sql("coalesce(json_list(list({0})), '[]'::JSON)", "dynamic", value, nullable=False)
     return replace(call(SCHEMA_OF, [gathered], node), name=f"schema_{value.name or ''}")
 
 
@@ -154,8 +156,8 @@ def spread(c: Binder, node: ast.Call, scope: Scope, keys: list[str]) -> list[tup
     if not node.args:
         raise KqlBindError(f"{node.name}() needs a value to order by", node.span)
     key = c.expr(node.args[0], inner)
-    if key.type == "dynamic":
-        raise KqlBindError(f"{node.name}() does not order a dynamic; convert it first", node.args[0].span)
+    if key.type in ("dynamic", "guid"):
+        raise KqlBindError(f"{node.name}() does not order a {key.type}; convert it first", node.args[0].span)
     function = "arg_max_null" if node.name in ("arg_max", "argmax") else "arg_min_null"
     best = "max" if function == "arg_max_null" else "min"
     key_name = key.name or f"{best}_"

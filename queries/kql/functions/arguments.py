@@ -20,9 +20,9 @@ def arguments(c: Binder, node: ast.Call, scope: Scope, low: int, high: int | Non
 
 
 def expect_whole(node: ast.Call, *values: Value) -> None:
-    """Raises ``KqlBindError`` for a value of ``node`` that may have a fraction, where Kusto takes whole numbers only."""
+    """Raises ``KqlBindError`` for a value of ``node`` that is none of the whole numbers which Kusto takes there."""
     for value in values:
-        if value.type in ("real", "decimal"):
+        if value.type not in ("int", "long"):
             raise KqlBindError(
                 f"{node.name}() needs a whole number, not {value.type}; did you mean toint()?", node.span
             )
@@ -67,7 +67,7 @@ def coerce(arg: Value, kind: str) -> Value | None:
     if kind in "a_":
         return arg
     if kind == "o":
-        return arg if arg.type != "dynamic" else None
+        return arg if arg.type not in ("dynamic", "guid") else None
     if kind == "z":
         return arg if arg.type == "string" else None
     if kind == "S":
@@ -76,7 +76,7 @@ def coerce(arg: Value, kind: str) -> Value | None:
         check_regex(arg, arg.span)
         return text_of(arg)
     if kind == "h":
-        return _hashable(arg)
+        return _hashable(arg) if arg.type != "dynamic" else None
     if kind == "s":
         return text_of(arg) if arg.type in ("string", "dynamic", "guid") else None
     if kind in ("i", "m"):

@@ -388,7 +388,11 @@ FUNCTIONS = (
         "The items moved towards the end; those that leave come back at the start.",
         Body("d l", "dynamic", _rotate(-1)),
     ),
-    Function("array_split", "The array cut at one place or several.", Body("d D", "dynamic", array_split)),
+    Function(
+        "array_split",
+        "The array cut at one place or several.",
+        *(Body(kinds, "dynamic", array_split) for kinds in ("d l", "d d")),
+    ),
     Function(
         "array_iff",
         "Item by item, the one of two arrays that a third of conditions chooses.",

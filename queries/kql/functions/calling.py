@@ -87,7 +87,7 @@ def _of_rows(c: Binder, function: Function, node: ast.Call, scope: Scope) -> lis
     if not any(low <= given <= high for low, high in function.numbers):
         raise KqlBindError(f"{node.name}() {function.wrong_number.format(given)}", node.span)
     return [
-        c.condition(arg, scope) if place == function.condition else c.expr(arg, scope)
+        c.condition(arg, scope, strict=True) if place == function.condition else c.expr(arg, scope)
         for place, arg in enumerate(node.args[: function.used])
     ]
 

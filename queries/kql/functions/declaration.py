@@ -7,7 +7,7 @@ arguments, one for each overload; the first that fits is used.
 **Kinds of arguments**, one letter each, separated by blanks: ``s`` string, ``S`` any type as text, ``z`` string and
 nothing else, ``x`` a regular expression, ``l`` long, ``n`` number, ``r`` real, ``i`` int, ``m`` decimal, ``b`` bool,
 ``t`` datetime, ``p`` timespan, ``g`` guid, ``d`` dynamic, ``D`` any type as dynamic, ``h`` the input of hash(), ``a``
-any type unchanged, ``o`` any type that has an order, so not dynamic, ``_`` anything, which is not used. ``k?`` may be
+any type unchanged, ``o`` any type that has an order, so neither dynamic nor guid, ``_`` anything, which is not used. ``k?`` may be
 missing, ``k*`` repeats. Only in aggregates: ``c`` a condition.
 
 **Aggregates** (``kind=Kind.AGGREGATE``): the SQL of a template aggregates, ``max({0}) - min({0})``; a body is called once

@@ -35,7 +35,8 @@ def _case(c: Binder, node: ast.Call, scope: Scope) -> Value:
 
 
 def _coalesce(c: Binder, node: ast.Call, scope: Scope) -> Value:
-    values = unify(arguments(c, node, scope, 1, 64), "coalesce()", to_type)
+    given = arguments(c, node, scope, 2, 64)
+    values = unify(given, "coalesce()", to_type if any(v.type == "dynamic" for v in given) else None)
     if values[0].type == "string":  # R1: an empty string is a missing one
         holes = ", ".join(f"nullif({{{i}}}, '')" for i in range(len(values)))
         return sql(f"coalesce({holes}, '')", "string", *values)
@@ -54,7 +55,6 @@ FUNCTIONS = (
         "not",
         "The opposite of a condition.",
         Template("b", "bool", "(NOT {0})"),
-        Template("n", "bool", "({0} = 0)"),
         cost=LINEAR,
     ),
     Function(

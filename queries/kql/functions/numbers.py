@@ -7,7 +7,7 @@ from dataclasses import replace
 from queries.kql import syntax as ast
 from queries.kql.binder import Binder
 from queries.kql.errors import KqlBindError
-from queries.kql.functions.arguments import arguments
+from queries.kql.functions.arguments import arguments, expect_whole
 from queries.kql.functions.declaration import LINEAR, Bind, Function, Template
 from queries.kql.stages import Scope
 from queries.kql.values import (
@@ -22,7 +22,9 @@ from queries.kql.values import (
 
 def _extreme(name: str) -> Bind:
     def build(c: Binder, node: ast.Call, scope: Scope) -> Value:
-        values = unify(arguments(c, node, scope, 1, 64), node.name + "()")
+        values = unify(arguments(c, node, scope, 2, 64), node.name + "()")
+        if values[0].type == "dynamic":
+            raise KqlBindError(f"{node.name}() does not compare dynamics; convert them first", node.span)
         return sql(f"{name}({{*}})", values[0].type, *values)
 
     return build
@@ -44,7 +46,10 @@ _UNITS = {10_000_000: "second", 600_000_000: "minute", 36_000_000_000: "hour", 8
 def _bin(c: Binder, node: ast.Call, scope: Scope) -> Value:
     """R7: floor from 0, for datetimes from 0001-01-01, UTC."""
     if node.name == "floor" and len(node.args) == 1:
-        return sql("floor({0})", "real", cast_number(c.expr(node.args[0], scope), "real"))
+        (value,) = arguments(c, node, scope, 1)
+        if value.type not in NUMERIC:
+            raise KqlBindError(f"floor() needs a number, not {value.type}", node.span)
+        return sql("floor({0})", "real", cast_number(value, "real"))
     value, size = arguments(c, node, scope, 2)
     return replace(bin_of(value, size, node), name=value.name)
 
@@ -99,6 +104,7 @@ def _rand(c: Binder, node: ast.Call, scope: Scope) -> Value:
     args = arguments(c, node, scope, 0, 1)
     if not args:
         return sql("random()", "real", nullable=False)
+    expect_whole(node, args[0])
     return sql("floor(random() * {0})", "real", cast_number(args[0], "real"))
 
 

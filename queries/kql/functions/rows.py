@@ -52,6 +52,8 @@ def _row_number(c: Binder, node: ast.Call, scope: Scope) -> Value:
     order = order_of_rows(c, node, scope)
     _expect(node, 0, 2)
     start = c.expr(node.args[0], scope) if node.args else None
+    if start is not None:
+        expect_whole(node, start)
     group = _restart(c, node.args[1], scope) if len(node.args) > 1 else None
     over = "PARTITION BY {1} ORDER BY {0}" if group else "ORDER BY {0}"
     number = sql(f"row_number() OVER ({over})", "long", *([order, group] if group else [order]), nullable=False)
@@ -78,6 +80,8 @@ def _rank(dense: bool) -> Bind:
         order = order_of_rows(c, node, scope)
         _expect(node, 1, 2)
         term = c.hoist(scope, c.expr(node.args[0], scope))
+        if term.type == "dynamic":
+            raise KqlBindError(f"{node.name}() does not compare dynamics; convert it first", node.args[0].span)
         group = _restart(c, node.args[1], scope) if len(node.args) > 1 else None
         over = "PARTITION BY {2} ORDER BY {1}" if group else "ORDER BY {1}"
         args = [term, order, group] if group else [term, order]

@@ -73,8 +73,8 @@ def make_string(*values: Any) -> str:
 FUNCTIONS = (
     Function("tolower", "The text in lower case.", Template("S", "string", "lower({0})"), cost=LINEAR),
     Function("toupper", "The text in upper case.", Template("S", "string", "upper({0})"), cost=LINEAR),
-    Function("strlen", "How many characters the text has.", Template("S", "long", "length({0})"), cost=LINEAR),
-    Function("string_size", "How many bytes the text has in UTF-8.", Template("S", "long", "strlen({0})"), cost=LINEAR),
+    Function("strlen", "How many characters the text has.", Template("s", "long", "length({0})"), cost=LINEAR),
+    Function("string_size", "How many bytes the text has in UTF-8.", Template("s", "long", "strlen({0})"), cost=LINEAR),
     Function("reverse", "The characters in reverse order.", Template("S", "string", "reverse({0})")),
     Function(
         "substring",

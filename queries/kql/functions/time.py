@@ -180,8 +180,15 @@ def _make_timespan(c: Binder, node: ast.Call, scope: Scope) -> Value:
         return to_type(args[0], "timespan")
     ticks = {2: (36000000000, 600000000), 3: (36000000000, 600000000, 10**7),
              4: (864000000000, 36000000000, 600000000, 10**7)}[len(args)]  # fmt: skip
+    expect_whole(node, *args[: 2 if len(args) < 4 else 3])
+    if args[-1].type not in NUMERIC:
+        raise KqlBindError(f"make_timespan() needs a number, not {args[-1].type}", node.span)
     terms = " + ".join(f"CAST(round({{{i}}} * {t}) AS BIGINT)" for i, t in enumerate(ticks))
-    return sql(f"({terms})", "timespan", *args)
+    first = len(args) == 4  # days have no limit
+    limits = " AND ".join(
+        f"{{{i + first}}} >= 0 AND {{{i + first}}} < {n}" for i, n in enumerate((24, 60, 60)[: len(args) - first])
+    )
+    return sql(f"CASE WHEN {limits} THEN {terms} END", "timespan", *args, nullable=True)
 
 
 def _around(c: Binder, node: ast.Call, scope: Scope) -> Value:

@@ -8,7 +8,7 @@ from queries.kql import syntax as ast
 from queries.kql.binder import TableBinder
 from queries.kql.dialect import Sql
 from queries.kql.errors import KqlBindError
-from queries.kql.expressions import no_condition
+from queries.kql.expressions import only_boolean
 from queries.kql.operators.shaping import named_values
 from queries.kql.stages import Env, Scope, Stage, everything, order_by, scope_of
 from queries.kql.values import Value, sql
@@ -20,9 +20,7 @@ _NAN_LAST = "CASE WHEN {0} IS NULL THEN 2 WHEN isnan({0}) THEN 1 ELSE 0 END"
 def where(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
     """Keeps the rows for which the condition is true."""
     scope = scope_of(stage, env, windowed=True)
-    test = c.expr(node.parts["value"], scope)
-    if test.type != "bool":  # a dynamic one is none here, unlike beside `and`
-        raise no_condition(node.parts["value"], test)
+    test = only_boolean(c, node.parts["value"], scope)
     if scope.ordered:  # a window's value is computed a step before rows are chosen by it
         kept = c.hoist(scope, test)
         assert scope.stage is not None
