@@ -81,7 +81,7 @@ def _found_by_slurmd(fact: Fact) -> Cause | None:
 
 BATCH_LOST = Kind(
     "batch.lost", "slurmd", "A node responded, but the job's batch script was not running on it.", NoAttrs,
-    witnesses=("slurmctld", "slurmd"), cause=_BATCH_GONE, variant=_found_by_slurmd,
+    witnesses=("slurmctld", "slurmd"), reported_within_s=60.0, cause=_BATCH_GONE, variant=_found_by_slurmd,
 )  # fmt: skip
 
 
