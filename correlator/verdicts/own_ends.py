@@ -15,7 +15,7 @@ from correlator.facts.jobs.deaths import (
 )
 from correlator.facts.memory_guards import MOST, held_by, kills_of, says
 from correlator.facts.world import World
-from correlator.model.attributes import OUTPUT, WORDS
+from correlator.model.attributes import ENVIRONMENT, OUTPUT, WORDS
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import quoted
 from parsers.hostlist import fold
@@ -52,12 +52,17 @@ def own_end(world: World, run: Run, end: Fact) -> tuple[str, str, list[Event], f
     how = f"signal {signal}" if signal else exit_code_of(run, end)
     if ended := by_srun(end):
         return "app.error", f"{ended.reason}; it ended with {how}", list(ended.events), RETURNED_SURE
-    return _as_reported(world, run, end, how) or (
-        "app.error",
-        f"it ended by itself with {how}",
-        lines[:5],
-        RETURNED_SURE,
-    )
+    if (reported := _as_reported(world, run, end, how)) is not None:
+        return reported
+    if errors := end.attrs[ENVIRONMENT]:
+        last = max(errors, key=lambda e: (e.time, e.line or 0))
+        return (
+            "app.error",
+            f"it ended by itself with {how}, and the last error of its output is: {quoted(last)}",
+            [last],
+            RETURNED_SURE,
+        )
+    return "app.error", f"it ended by itself with {how}", lines[:5], RETURNED_SURE
 
 
 #: Mistakes in the name of an image, or rights that its user lacks.

@@ -250,6 +250,14 @@ def test_a_user_alone_does_not_make_the_odds() -> None:
     assert odds_of([liar, Witness(1, 0, 0, 0)], 0.04, 0.0) == 0.0
 
 
+def test_the_last_error_of_its_output_is_quoted_where_it_is_no_nodes_fault() -> None:
+    """Else the advice would be that no line of its output tells why."""
+    found = verdict(situation(Job("alice", "n3", NO_PATH)))
+    assert found.category == "app.error" and [e.message for e in found.own] == [NO_PATH.format(user="alice")]
+    assert found.reason.endswith(f"and the last error of its output is: {NO_PATH.format(user='alice')}")
+    assert "the last error" not in verdict(situation(Job("alice", "n3", ""))).reason
+
+
 @pytest.mark.parametrize(("text", "name"), [
     (NO_USER, "users"), ("whoami: cannot find name for user ID 20001", "users"), (MISMATCH, "driver"), (SHM, "shm"),
     ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.", "shm"),
