@@ -126,12 +126,19 @@ def _end(step: Row, side: str, events: Mapping[str, Row]) -> End | None:
             end.line = line
     if end.ends_run and end.line is None:
         end.first, end.last = time, time + timedelta(seconds=SECOND_S)
+    until = moment(step.get(f"{side}_until"))
+    if until is not None and end.line is None:
+        end.last = max(end.last, until)
     return end
 
 
 def _in_order(hops: list[Hop]) -> None:
-    """A cause that was seen only after its effect began before that: its mark is at the first moment it can have had."""
+    """A cause that was seen only after its effect began before that: its mark is at the first moment it can have had, and its bracket ends
+    with its first effect."""
     slack = timedelta(seconds=CLOCKS_S)
+    for hop in hops:
+        if hop.cause.line is None and hop.cause is not hop.effect and hop.step.get("cause_until"):
+            hop.cause.last = max(hop.cause.first, min(hop.cause.last, hop.effect.at))
     for _ in hops:
         late = [hop for hop in hops if hop.cause is not hop.effect and hop.cause.at > hop.effect.at + slack]
         if not late:

@@ -86,7 +86,8 @@ def title(world: World, incident: Incident) -> str:
         if pace:
             parts.append(f"Job {verdict.run.key} became {pace:.1f} times slower and ended {verdict.run.state}")
             continue
-        delay = verdict.end.start - root.start
+        # When an inferred cause began is not known.
+        delay = 0.0 if root.attrs.get(INFERRED) else verdict.end.start - root.start
         # Whole-second timestamps, clocks and copies of a line may put a cause a moment after its effect.
         parts.append(
             f"Job {verdict.run.key} ended {verdict.run.state}" + (f" {delay:.1f} s later" if delay >= 0.05 else "")

@@ -7,6 +7,7 @@ from typing import Any
 
 from correlator.facts.registry import kind_of
 from correlator.incidents.incident import LISTED
+from correlator.model.attributes import INFERRED
 from correlator.model.nouns import Event, Fact, Hop, Others
 from correlator.model.time_texts import stamp
 
@@ -42,31 +43,33 @@ def says(fact: Fact) -> str:
 def chain_rows(hops: list[Hop]) -> list[dict[str, Any]]:
     """Causal steps with lag, allowed window and the configuration behind it.
 
-    Where and when a step begins or ends is given whatever its lines say: ``pm_s`` is the uncertainty of the time, seconds.
+    Where and when a step begins or ends is given whatever its lines say: ``pm_s`` is the uncertainty of the time, seconds. ``until``: of
+    a fact whose beginning is inferred, the last moment at which it can have been.
     """
     rows = []
     facts = {id(fact): fact for hop in hops for fact in (hop.cause, hop.effect)}
     ends = {key: _end(fact) for key, fact in facts.items()}  # one root is in very many steps
     for step, hop in enumerate(hops, 1):
         cause, effect = hop.cause, hop.effect
-        cause_id, cause_says, cause_time, cause_pm = ends[id(cause)]
-        effect_id, effect_says, effect_time, effect_pm = ends[id(effect)]
+        cause_id, cause_says, cause_time, cause_pm, cause_until = ends[id(cause)]
+        effect_id, effect_says, effect_time, effect_pm, effect_until = ends[id(effect)]
         rows.append({
             "step": step, "cause": cause_id, "effect": effect_id, "edge": hop.edge.id,
             "lag_s": round(hop.lag, 3), "window_s": [round(hop.window[0], 3), round(hop.window[1], 3)], "because": hop.because,
             "text": hop.edge.text, "cause_fact": cause.kind, "effect_fact": effect.kind,
             "coincidence": round(hop.coincidence, 6), "strength": round(hop.strength, 3),
             "others": _others_row(hop), "cause_says": cause_says, "effect_says": effect_says,
-            "cause_time": cause_time, "cause_pm_s": cause_pm, "cause_host": cause.host, "cause_device": cause.device, "cause_run": cause.run,
-            "effect_time": effect_time, "effect_pm_s": effect_pm, "effect_host": effect.host, "effect_device": effect.device, "effect_run": effect.run,
+            "cause_time": cause_time, "cause_pm_s": cause_pm, "cause_until": cause_until, "cause_host": cause.host, "cause_device": cause.device, "cause_run": cause.run,
+            "effect_time": effect_time, "effect_pm_s": effect_pm, "effect_until": effect_until, "effect_host": effect.host, "effect_device": effect.device, "effect_run": effect.run,
         })  # fmt: skip
     return rows
 
 
-def _end(fact: Fact) -> tuple[str | None, str, str | None, float]:
-    """An end of a step: the id of its line, what it says without one, its time, and how uncertain that is."""
+def _end(fact: Fact) -> tuple[str | None, str, str | None, float, str | None]:
+    """An end of a step: the id of its line, what it says without one, its time, how uncertain that is, and until when it can have begun."""
     lead = lead_event(fact)
-    return lead.id if lead else None, says(fact), stamp(fact.start), round(fact.sigma, 6)
+    until = stamp(fact.end) if fact.attrs.get(INFERRED) and fact.end is not None else None
+    return lead.id if lead else None, says(fact), stamp(fact.start), round(fact.sigma, 6), until
 
 
 def _others_row(hop: Hop) -> dict[str, Any] | None:

@@ -253,6 +253,8 @@ def test_why_names_the_run_that_did_not_end_well(capsys: pytest.CaptureFixture[s
         result=lambda: {"verdicts": {requeued: {"cluster": "mini"}}, "incidents": []},
         run_keys=lambda: [{"run_key": "18", "state": "COMPLETED"}, {"run_key": requeued, "state": "REQUEUED"}],
         run_named=lambda key: key,
+        slowed=lambda key: [{"start": None, "end": None, "cause": f"of heat in {key}", "nodes": []}],
     )
     assert explain_job(access, "18", "text") == 1
-    assert f"faultline why {requeued}" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert f"faultline why {requeued}" in shown and "It was made slower, because of heat in 18." in shown

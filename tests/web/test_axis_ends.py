@@ -153,3 +153,20 @@ def test_an_effect_by_an_earlier_clock_stands_behind_its_cause() -> None:
     assert [(item["step"] or {}).get("effect_fact", (item["step"] or {}).get("edge")) for item in listed] == [
         None, DOWN, "run.node_fail", "old",
     ]  # fmt: skip
+
+
+def test_an_inferred_cause_is_drawn_from_when_to_when_it_can_have_been() -> None:
+    """A health check found a GPU lost ten minutes after its last sample; the mark said that it was lost within two seconds, 394 s before the job ended."""
+    found = step(("gpu.xid", 0, None, "n1", None), ("run.failed", 392, "b", None, "7")) | {
+        "cause_until": at(600),
+        "lag_s": 29.0,
+        "window_s": [-2.0, 60.0],
+    }
+    (hop,) = hops_of(document([found], b=392))
+    mark = mark_of(hop.cause, "gpu|n1", T0)
+    assert mark["between"] == [-0.5, 392.0] and mark["quality"] == "inferred", "no cause is later than its effect"
+    lag = lag_of(hop)
+    assert (lag.text, lag.counted_from) == ("up to 392 s", None)
+    # Until when it can have begun is of no use where a line tells of its beginning.
+    (hop,) = hops_of(document([found | {"cause": "a"}], a=0.1, b=392))
+    assert hop.cause.line is not None and mark_of(hop.cause, "gpu|n1", T0)["between"] is None

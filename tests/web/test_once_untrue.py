@@ -235,8 +235,9 @@ def test_from_the_list_to_the_raw_line_and_its_surroundings_in_three_clicks(look
     page.wait_for_selector("#axis[data-ready=yes]")
     page.locator("#chain li .n").nth(1).click()
     event = page.locator("#chain li.on")
-    page.wait_for_selector("#lines .ln.hot")
+    # The line of the place where the page opened is hot until those of the click are there.
+    place = event.locator(".file").first.inner_text()
+    until(page, f"document.querySelector('#lines .ln.hot .file')?.innerText === {json.dumps(place)}")
     line = page.locator("#lines .ln.hot").first
-    assert event.locator(".file").first.inner_text() == line.locator(".file").inner_text()
     line.locator(".file").click()
     page.wait_for_selector("#lines .ctx .me")

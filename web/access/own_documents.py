@@ -321,11 +321,11 @@ class OwnDocuments:
         """Where and when a step begins or ends, if that is on a visible host or about the user's own run."""
         run, host = str(step.get(f"{end}_run")), step.get(f"{end}_host")
         if run in self._numbers:
-            return {f"{end}_{name}": step.get(f"{end}_{name}") for name in ("time", "pm_s", "run")} | {
+            return {f"{end}_{name}": step.get(f"{end}_{name}") for name in ("time", "pm_s", "until", "run")} | {
                 f"{end}_host": None
             }
         if step.get(f"{end}_run") is None and host in hosts:
-            return {f"{end}_{name}": step.get(f"{end}_{name}") for name in ("time", "pm_s", "host", "device")}
+            return {f"{end}_{name}": step.get(f"{end}_{name}") for name in ("time", "pm_s", "until", "host", "device")}
         return {f"{end}_host": None}
 
     def _causes(self, document: Document, hosts: Collection[str]) -> Row:

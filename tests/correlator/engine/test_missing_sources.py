@@ -13,6 +13,8 @@ from correlator.facts.world import World
 from correlator.gather.runs import assemble
 from correlator.incidents.incidents import gather
 from correlator.incidents.sentences import title
+from correlator.incidents.steps import chain_rows
+from correlator.model.time_texts import stamp
 from correlator.site.cabling import Cabling
 from tests.correlator.making import T0, event, facts, run, world
 from tests.correlator.situations import (
@@ -434,6 +436,26 @@ def test_no_end_is_reported_as_before_its_cause() -> None:
     verdicts = list(judged(where).values())
     (incident,) = gather(where, Weigher(where, EDGES), verdicts)
     assert "Job 1 ended FAILED." in title(where, incident)
+
+
+def test_no_delay_is_reported_from_a_cause_whose_beginning_is_not_known() -> None:
+    """A health check finds a GPU lost after the job: "ended FAILED 392.6 s later" counted from the first moment it can have been."""
+    found = event(
+        "slurm.node_reason",
+        200.0,
+        "ctl",
+        "update_node",
+        source="slurmctld",
+        nodes=["n1"],
+        reason="NHC: GPU 0000:3a:00.0 is lost",
+    )
+    where = world([found, *out(0, "job.cuda_error", "RuntimeError: CUDA error: GPU is lost")], [one(0)])
+    verdicts = list(judged(where).values())
+    (incident,) = gather(where, Weigher(where, EDGES), verdicts)
+    assert incident.root.attrs["inferred"] and incident.root.start < verdicts[0].end.start - 1.0
+    assert "Job 1 ended FAILED." in title(where, incident)
+    (step,) = [row for row in chain_rows(incident.hops) if row["effect_run"] == "1"]
+    assert step["cause_until"] == stamp(incident.root.end) and step["effect_until"] is None
 
 
 # -- advice on a run's page ---------------------------------------------------------------------------------------------
