@@ -11,7 +11,7 @@ import contextlib
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +26,7 @@ from collector.identity.clusters import TreeCluster, named_in_file, named_in_tre
 from collector.identity.hosts import HostNames
 from collector.identity.identity import settle
 from collector.line_files import FileResult, LineFile, LineFiles, digest_of
+from collector.turned import Turned
 from collector.workers import ParserPool
 from parsers import clock, documents, future
 from parsers.engine import LineParser
@@ -131,6 +132,7 @@ class Ingest:
         self._rows = 0
         #: Per file, the timestamps that are held back (parsers.future).
         self._ahead: Counter[str] = Counter()
+        self._turned = Turned(())
         self._newest: datetime | None = None
         self._latest = datetime.max
         self._names = HostNames()
@@ -143,7 +145,9 @@ class Ingest:
         cluster = self.options.cluster or next(iter(named), None)
         self._own_cluster = TreeCluster(named[0], cluster) if len(named) == 1 and cluster else None
         self._clock([date for item in found for date in item.dates])
-        known = {(e["path"], e["cluster"]): e for e in self.store.ask(file_rows.read_files())}
+        read_before = self.store.ask(file_rows.read_files())
+        known = {(e["path"], e["cluster"]): e for e in read_before}
+        self._turned = Turned(read_before)
         self._names = HostNames.read(self.store)
         with ParserPool(self._processes(found), self._patterns, parser=self._parser) as pool:
             self._lines_of = LineFiles(pool, self)
@@ -242,14 +246,18 @@ class Ingest:
             restarts=item.what.restarts, of_job=item.what.of_job,
         )  # fmt: skip
 
-    def _file(self, item: _Found, origin: Origin, earlier: dict[str, Any] | None) -> None:
+    def _file(self, item: _Found, origin: Origin, earlier: Mapping[str, Any] | None) -> None:
         what = item.what
         if what.kind in ("skip", "binary"):
             status = "unreadable" if what.kind == "binary" else "left" if what.of_job else "skipped"
             self._note(item, status, [what.reason])
             return
         skip, first_line, old_tail = 0, 1, None
-        if earlier and reading.prefix_digest(item.path, earlier["consumed"]) == earlier["digest"]:
+        is_moved = False
+        if not earlier or reading.prefix_digest(item.path, earlier["consumed"]) != earlier["digest"]:
+            earlier = self._turned.source_of(item.path, item.name, origin.cluster) if what.kind == "lines" else None
+            is_moved = earlier is not None
+        if earlier:
             skip, first_line, old_tail = earlier["consumed"], earlier["lines"] + 1, earlier["tail"]
             rest = _pieces(item, skip)
             unread = sum(len(piece) for piece in rest)
@@ -257,11 +265,13 @@ class Ingest:
                 self._note(item, "unchanged", [])
                 source = origin.source or earlier["source"] or "plain"
                 self.report.files[-1].source = source if what.kind == "lines" else what.kind
+                if is_moved:  # its old name will be another file's
+                    self._entries.append(_moved(item, origin, earlier))
                 return
         pieces = _pieces(item, skip)
         entry = FileEntry(
             item.name, origin.cluster, origin.host, what.kind, origin.source, what.reason, skip, "", first_line - 1, 0, 0, (),
-            replaces_tail=bool(old_tail) and what.kind == "lines", tail_line=first_line,
+            replaces_tail=bool(old_tail) and what.kind == "lines" and not is_moved, tail_line=first_line,
         )  # fmt: skip
         if what.kind == "lines":
             self._lines(
@@ -367,6 +377,15 @@ class Ingest:
 
     def _note(self, item: _Found, status: str, warnings: list[str]) -> None:
         self.report.files.append(FileResult(item.path, item.what.kind, item.what.kind, status, warnings=warnings))
+
+
+def _moved(item: _Found, origin: Origin, earlier: Mapping[str, Any]) -> FileEntry:
+    """The ledger's entry of a file whose lines are stored under its former name."""
+    how = "moved from " + str(earlier["path"])
+    return FileEntry(
+        item.name, origin.cluster, origin.host, item.what.kind, origin.source, how, earlier["consumed"], earlier["digest"], earlier["lines"],
+        0, 0, (), tail=earlier["tail"],
+    )  # fmt: skip
 
 
 def _pieces(item: _Found, skip: int) -> reading.Pieces:

@@ -47,10 +47,11 @@ _ENVIRONMENT = {
     "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
     "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # glibc's maximum: more is refused, and the other settings are then undone
     "MALLOC_TOP_PAD_": str(64 << 20),
+    "PYTHONSAFEPATH": "1",  # a process that spawn starts would import from the current folder, which may be anybody's
 }
-#: Always set, overriding the environment: a worker is one process among many, and Polars itself wrote the second
-#: variable when it was imported here.
-_ALWAYS = frozenset({"POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF"})
+#: Always set, overriding the environment: a worker is one process among many, Polars itself wrote the second variable
+#: when it was imported here, and an empty value of the third means no.
+_ALWAYS = frozenset({"POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF", "PYTHONSAFEPATH"})
 #: A piece is parsed in a second or two; beyond this the worker hangs and is replaced.
 PATIENCE_S = 120.0
 #: A worker that was asked to exit is killed after this.

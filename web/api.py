@@ -414,8 +414,8 @@ def answered(result: kql.Result, body: dict[str, Any]) -> dict[str, Any]:
 
 @router.get("/reports", tags=["reports"])
 def reports(request: Request) -> dict[str, Any]:
-    """The failure-pattern reports this installation has."""
-    return {"reports": known_reports(request.app.state.settings)}
+    """The failure-pattern reports this installation has, always on one page."""
+    return {"reports": known_reports(request.app.state.settings), "next": None}
 
 
 def known_reports(settings: Mapping[str, Any]) -> list[dict[str, str]]:

@@ -210,6 +210,43 @@ def test_a_rotated_file_is_read_from_its_beginning(store: DuckStore, tree: Path)
     assert len(raws(store)) == 101
 
 
+def test_a_rotated_file_is_stored_once_under_whatever_name_it_has(store: DuckStore, tree: Path) -> None:
+    """Every night ``ingest`` reads the tree, and logrotate renames and packs, with lines that were written meanwhile."""
+    log, turned, packed = (tree / name for name in ("syslog", "syslog.1", "syslog.2.gz"))
+    log.write_text("".join(line(n) for n in range(100)))
+    ingest(store, tree)
+    with log.open("a") as more:
+        more.write(line(100))
+    log.rename(turned)
+    log.write_text(line(500))
+    ingest(store, tree)
+    packed.write_bytes(gzip.compress(turned.read_bytes()))
+    log.rename(turned)
+    log.write_text(line(600))
+    for _ in range(2):
+        ingest(store, tree)
+        assert sorted(raws(store)) == sorted(line(n).rstrip() for n in (*range(101), 500, 600))
+
+
+def test_a_copy_beside_a_log_and_another_log_are_files_of_their_own(store: DuckStore, tree: Path) -> None:
+    for name in ("syslog", "syslog.1", "messages"):
+        (tree / name).write_text(line(1))
+        ingest(store, tree)
+    assert raws(store) == [line(1).rstrip()] * 3
+
+
+def test_a_packed_file_that_is_cut_is_read_as_far_as_it_goes(store: DuckStore, tree: Path) -> None:
+    """It may be the log that was read before, but that cannot be seen."""
+    log = tree / "syslog"
+    log.write_text("".join(line(n) for n in range(2_000)))
+    ingest(store, tree)
+    (tree / "syslog.1.gz").write_bytes(gzip.compress(log.read_bytes())[:-2_000])
+    log.write_text(line(5_000))
+    report = ingest(store, tree)
+    assert [f.status for f in report.files if f.path.name == "syslog.1.gz"] == ["partial"]
+    assert raws(store).count(line(5_000).rstrip()) == 1 and raws(store).count(line(1).rstrip()) == 2
+
+
 def test_undecodable_bytes_are_kept(store: DuckStore, tree: Path) -> None:
     odd = LINK_DOWN.encode().rstrip() + b" \xff\xfe\n"
     (tree / "syslog").write_bytes(odd)

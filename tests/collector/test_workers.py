@@ -85,6 +85,16 @@ def test_a_worker_starts_with_its_own_allocator_settings(pool: ParserPool) -> No
         assert started[b"POLARS_MAX_THREADS"] == b"1"
 
 
+def test_a_worker_imports_nothing_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever loads logs in a user's folder would run that user's code."""
+    for name in ("pickle", "signal", "runpy", "socket"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nraise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    with ParserPool(1) as fresh:
+        assert not fresh.parse(Piece(DATA, ORIGIN)).is_empty()
+    assert not (tmp_path / "ran").exists()
+
+
 def test_workers_die_with_their_parent() -> None:
     program = """
 import sys

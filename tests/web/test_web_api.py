@@ -46,7 +46,7 @@ def test_incidents_filter_by_job_host_and_range(client: TestClient) -> None:
 
 
 @pytest.mark.parametrize(("path", "name", "key"), [("/incidents", "incidents", "id"), ("/jobs", "jobs", "run_key"),
-                                                   ("/nodes", "nodes", "name")])  # fmt: skip
+                                                   ("/nodes", "nodes", "name"), ("/reports", "reports", "name")])  # fmt: skip
 def test_pages_of_one_give_every_row_once(client: TestClient, path: str, name: str, key: str) -> None:
     whole = [row[key] for row in get(client, path)[name]]
     seen, cursor = [], None

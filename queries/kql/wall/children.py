@@ -56,11 +56,13 @@ class Forker:
         if self._socket is not None:
             self._socket.close()
         mine, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        env = {**os.environ, "PYTHONPATH": f"{_ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
+        # An empty part would be the current folder, and so is the first place of -c: its modules may be anybody's.
+        paths = filter(None, (str(_ROOT), os.environ.get("PYTHONPATH")))
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
         env |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # a pool of threads would not survive the fork
         env |= {"ARROW_DEFAULT_MEMORY_POOL": "system"}  # others reserve a gigabyte at once, which a limit would count
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from queries.kql.wall.forking import main; main({its.fileno()})"],
+            [sys.executable, "-P", "-c", f"from queries.kql.wall.forking import main; main({its.fileno()})"],
             pass_fds=[its.fileno()], env=env, stdin=subprocess.DEVNULL, start_new_session=True,
         )  # fmt: skip
         its.close()

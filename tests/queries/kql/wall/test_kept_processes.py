@@ -194,3 +194,16 @@ def test_a_service_with_a_thousand_connections_answers(store: duckdb.DuckDBPyCon
             files.callback(os.close, os.open(os.devnull, os.O_RDONLY))
         assert _ask(store, SMALL) == [[3]] and KEPT._children[0].socket.fileno() > 1_023
         KEPT.clear()
+
+
+def test_a_process_imports_nothing_from_the_current_folder(
+    store: duckdb.DuckDBPyConnection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever asks a query in a user's folder would run that user's code."""
+    for name in ("selectors", "types", "queries"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\nraise SystemExit(3)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    children.FORKER.stop()
+    assert _ask(store, SMALL) == [[3]]
+    assert not (tmp_path / "ran").exists()
