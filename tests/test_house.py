@@ -64,6 +64,7 @@ SHARED_BY_DETECTORS = {
     "named_processes",
     "power_saving",
     "link_tracks",
+    "gpu_drains",
     "gpu_holders",
     "held_back",
     "standstills",

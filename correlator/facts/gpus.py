@@ -17,6 +17,7 @@ from correlator.model.measurements import Throttled
 from correlator.model.nouns import Event, Fact, in_order
 from parsers import xid as xid_catalogue
 from parsers.documents.fields import integer
+from parsers.reasons import split_reason
 
 
 class Xid(TypedDict):
@@ -56,6 +57,7 @@ class Heat(TypedDict, total=False):
 
 #: Attributes that are read in this file only.
 BRIDGE: Attr[bool] = attr("bridge")
+CODES: Attr[list[int]] = attr("codes")
 GPUS: Attr[list[str]] = attr("gpus")
 
 
@@ -108,6 +110,8 @@ _FAILED = Cause(
 def _with_nvidias_advice(fact: Fact) -> Cause | None:
     code = fact.attrs.get(CODE)
     cause = (None if code is None else _of_xid(code)) or _FAILED
+    if fact.device is None:
+        cause = replace(cause, title="a GPU of {host} reported Xid {code}")
     return replace(cause, unharmed="benign") if fact.attrs.get(FAMILY) == "benign" else cause
 
 
@@ -136,17 +140,22 @@ XID = Kind(
     grave={"gpu.xid": Grave(_reset_asked, conclusive=True), "gpu.fallen_off_bus": Grave(_lost), "gpu.lost": Grave(_lost)},
 )  # fmt: skip
 
+_OF_BUS = Cause(
+    "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",
+    (("Reseat or replace the device at {device} of {host}.", None),),
+    short="bus errors on {host}", unharmed="benign", words="gpu", family="gpu", software=("bios", "kernel", "nvidia_driver", "nic_"),
+    disproof="The same errors going on for days without harm on this bus.",
+)  # fmt: skip
+_OF_SOME_BUS = replace(
+    _OF_BUS, title="a bus of {host} reported errors", advice=(("Find the device at that bus of {host}, and reseat or replace it.", None),)
+)  # fmt: skip
+
 PCIE_AER = Kind(
     "pcie.aer", "gpu", "A bus reported an uncorrected error, or many corrected ones.", AerStorm,
     witnesses=("kernel",),
     brief="PCIe errors", repeats_s=COMPLAINS_S, component="gpu", gauges=OF_GPUS, any_device=True,
     signs={"pcie.aer": "corrected"}, corrected=_is_corrected,
-    cause=Cause(
-        "pcie.aer", "infra.gpu", "the bus of {device} in {host} reported errors", "a GPU's bus failed",
-        (("Reseat or replace the device at {device} of {host}.", None),),
-        short="bus errors on {host}", unharmed="benign", words="gpu", family="gpu", software=("bios", "kernel", "nvidia_driver", "nic_"),
-        disproof="The same errors going on for days without harm on this bus.",
-    ),
+    cause=_OF_BUS, variant=lambda fact: None if fact.device else _OF_SOME_BUS,
 )  # fmt: skip
 
 _HOT = Cause(
@@ -233,8 +242,11 @@ def unlogged_xids(world: World) -> list[Fact]:
             continue
         facts.append(_concluded(seen.host, pci, seen.code, seen.before, seen.seen, ()))
     for event, host, pci, code in _found_broken(world):
-        known_faults = [*known[host], *(f for f in facts if f.host == host)]
-        if any(f.device in (pci, "", None) and -CHECK_S <= f.start - event.time <= 5.0 for f in known_faults):
+        near = (f for f in (*known[host], *facts) if f.host == host and -CHECK_S <= f.start - event.time <= 5.0)
+        # A reason without a bus is about whichever GPU of the node reported that Xid.
+        if any(f.device in (pci, "", None) or (not pci and code in f.attrs[CODES]) for f in near):
+            continue
+        if not pci and _is_a_persons(event) and host in world.reporting_hosts:
             continue
         facts.append(_concluded(host, pci, code, event.time - CHECK_S, event.time, (event,)))
     return facts
@@ -260,6 +272,12 @@ def _found_broken(world: World) -> list[tuple[Event, str, str, int]]:
             code = int(match["xid"]) if match["xid"] else 79
             found += [(event, host, bus(match["pci"]) or "", code) for host in hosts_of(event)]
     return found
+
+
+def _is_a_persons(event: Event) -> bool:
+    """Is it a reason that a person gave? People give them hours after they read of a fault in the kernel's log: where that
+    was collected and has no such line shortly before, the fault is an older one. A health check reports what it finds."""
+    return event.kind != "gpu.lost" and split_reason(str(event.entities.get("reason") or ""))["owner"] == "admin"
 
 
 def _concluded(host: str, pci: str, code: int, earliest: float, latest: float, events: tuple[Event, ...]) -> Fact:

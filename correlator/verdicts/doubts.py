@@ -8,16 +8,17 @@ fell silent, which clock is off), which is judgement and cannot be a field.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from correlator.clocks.clocks import ENDS_S
 from correlator.edges.conditions.links import FABRIC_LINK, may_be_back_too_late, name_of
 from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.weigh import density, describe_cause
+from correlator.facts.gpu_drains import taken_off
 from correlator.facts.gpu_holders import gpus_on, may_hold_as_well, unproven
 from correlator.facts.gpus import THERMAL, XID
 from correlator.facts.held_back import quicker_elsewhere, throttled_share
-from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED, RUN_TIMEOUT
+from correlator.facts.jobs.kinds import COMM_ERROR, RUN_CANCELLED, RUN_FAILED, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.link_modules import MODULE_FAULT
 from correlator.facts.links.kinds import LINK_ERRORS, LINK_OUTAGE
 from correlator.facts.memory_guards import GUARD_KILL
@@ -64,12 +65,13 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         doubt_wait(world, verdict, verdict.chain.hops[-1].cause)
     _doubt_clocks(world, verdict, root)
     if root.kind == XID.name and verdict.chain and len(verdict.chain.hops) == 1:
-        share, other = _share_of_gpu(world, verdict.run, verdict.end, verdict.chain.hops[0])
+        share, other, so = _share_of_gpu(world, verdict.run, verdict.end, verdict.chain.hops[0])
         if other:
             verdict.at_most = min(verdict.at_most, share)
             verdict.doubts.append(
-                f"Job {other} had GPUs of {root.host} as well and failed within a minute: nothing tells which of the two held the one that failed"
+                f"Job {other} had GPUs of {root.host} as well, and {so}: nothing tells which of the two held the one that failed"
             )
+        _doubt_taken_off(world, verdict, root)
     if _held_back(root, verdict.end, verdict.chain):
         _doubt_comparison(world, verdict)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
@@ -136,9 +138,9 @@ def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejecti
         words = end.attrs[WORDS]
         if why := unproven(world, run, root, used=bool(words["gpu"] or words["peers"])):
             return f"{name_of(root)} failed, and {why}"
-        share, other = _share_of_gpu(world, run, end, best.hops[0])
+        share, other, so = _share_of_gpu(world, run, end, best.hops[0])
         if other and share < 1.0 / (1.0 + AS_WELL):
-            return f"{name_of(root)} failed, and nothing tells whether job {run.key} held it or job {other}: both had GPUs of {root.host} and failed within a minute"
+            return f"{name_of(root)} failed, and nothing tells whether job {run.key} held it or job {other}: both had GPUs of {root.host}, and {so}"
     if _held_back(root, end, best) and not quicker_elsewhere(world, run):
         what = "processors" if root.attrs.get(PROCESSORS) else "GPUs"
         part = f"{throttled_share(run, root):.0%} of its time"
@@ -158,28 +160,61 @@ def _clock_off(world: World, root: Fact) -> float:
     return max(near, default=0.0)
 
 
-def _share_of_gpu(world: World, run: Run, end: Fact, hop: Hop) -> tuple[float, str]:
-    """How probable it is that this run held the GPU that failed, of those that may have and failed as well; the most
-    probable other one, empty if there is none.
+def _doubt_taken_off(world: World, verdict: Verdict, fault: Fact) -> None:
+    """What is unknown about a run that somebody took off the node of a failed GPU."""
+    if verdict.end.kind not in _TAKEN_OFF:
+        return
+    if verdict.end.kind == RUN_REQUEUED.name:
+        verdict.at_most = min(verdict.at_most, ASKED_BY_SURE)
+        verdict.doubts.append("Who asked for its requeue, nothing that was collected tells")
+    if others := may_hold_as_well(world, verdict.run, fault):
+        verdict.at_most = min(verdict.at_most, CHOSEN_SURE)
+        verdict.doubts.append(
+            f"Job {min(o.key for o in others)} had GPUs of {fault.host} as well: that this job held the one that failed, only its being taken off shows"
+        )
+
+
+_TAKEN_OFF = (RUN_REQUEUED.name, RUN_CANCELLED.name)
+
+
+def _taken_off_before(world: World, end: Fact, fault: Fact, others: Collection[str]) -> str:
+    """One of ``others`` that somebody had taken off the node for a failed GPU while this run was left to go on; empty if there
+    is none. Who does so knows mostly which run held it."""
+    for fact in world.facts_of(*_TAKEN_OFF) if others else ():
+        key = fact.run or ""
+        if key in others and fact.start < end.start and taken_off(world, fault, world.run[key], fact) is None:
+            return key
+    return ""
+
+
+def _share_of_gpu(world: World, run: Run, end: Fact, hop: Hop) -> tuple[float, str, str]:
+    """How probable it is that this run held the GPU that failed, of those that may have and ended by it as well; the most
+    probable other one, and how that one ended. Empty if there is none.
 
     By the numbers of their GPUs on its node, and the delays that the edge expects. What a run's own output tells of its end
     counts for that run: no user's output tells which GPU another one had.
     """
     if end.kind != RUN_FAILED.name or end.attrs[WORDS]["gpu"]:
-        return 1.0, ""
+        return 1.0, "", ""
     here = gpus_on(run)
     # A run whose GPUs nothing counts may have as many.
     others = {o.key: gpus_on(o) / here if here and o.gpus else 1.0 for o in may_hold_as_well(world, run, hop.cause)}
     low, high = hop.window
+    if instead := _taken_off_before(world, end, hop.cause, others):
+        return 1.0 - CHOSEN_SURE, instead, "that one was taken off it for a failed GPU while this one went on"
     weights = {
         fact.run or "": others[fact.run or ""] * density(hop.edge, fact.start - hop.cause.start, low, high)
         for fact in (world.facts_of(RUN_FAILED.name) if others else ())
         if fact.run in others and low <= fact.start - hop.cause.start <= high and not _tells_another_reason(fact)
     }
     if not weights:
-        return 1.0, ""
+        return 1.0, "", ""
     own = density(hop.edge, hop.lag, low, high)
-    return own / (own + sum(weights.values())), max(weights, key=lambda key: (weights[key], key))
+    return (
+        own / (own + sum(weights.values())),
+        max(weights, key=lambda key: (weights[key], key)),
+        "both failed within a minute",
+    )
 
 
 def _tells_another_reason(end: Fact) -> bool:
@@ -344,5 +379,9 @@ BOOTED_AFTER_SURE = 0.8
 ROLELESS_SURE = 0.85
 #: It is certain that many nodes were hit by one cause; which of the things that they share it was is unknown.
 NAMELESS_SURE = 0.9
+#: A user can ask for a requeue as well, for a reason of the own.
+ASKED_BY_SURE = 0.85
+#: Who takes a run off a node for a failed GPU knows mostly which run held it.
+CHOSEN_SURE = 0.75
 #: What only one user's runs show may be that user's own doing.
 ALONE_SURE = 0.6

@@ -5,6 +5,7 @@ from __future__ import annotations
 from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
 from correlator.facts.environment.kinds import NODE_ENVIRONMENT
+from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import BATCH_LOST, RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
 from correlator.facts.jobs.memory import KILLED_S
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
@@ -37,6 +38,8 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
             c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name) or _given_up_by_node(c)
         ]
         who = requester(run, orders)
+        if any(map(_taken_off, chains)):
+            return None
         hung = any(map(_lost_its_batch, chains)) and not _cancelled_with_others(world, run, end)
         if (failed_launch or given_up(world, run) or hung) and (who or "0") in (*ROOT, "slurm"):
             return None
@@ -60,6 +63,12 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         why = f"{named(run, str(asked[-1].attrs[UID])).split(',')[0]} had a signal sent to it {'at that moment' if ago < 1 else f'{ago:.0f} s before'}, and it ended by one"
         return "user.cancel", SIGNALLED_SURE, why, [e for f in asked for e in f.events]
     return _timed_out(world, run, end, chains, lines) if end.kind == RUN_TIMEOUT.name else None
+
+
+def _taken_off(chain: Chain) -> bool:
+    """Did somebody else end the run for its GPU that had failed (facts/gpu_drains.py)?"""
+    last = chain.hops[-1]
+    return last.cause.kind == XID.name and last.effect.kind == RUN_CANCELLED.name
 
 
 def _given_up_by_node(chain: Chain) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from correlator.facts.gpu_drains import ASKED_REQUEUE
 from correlator.facts.world import World
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts import stated_ends
@@ -12,10 +13,6 @@ from correlator.verdicts.burst_buffers import unready
 from correlator.verdicts.cancellations import ROOT_OR_SLURMD_SURE, may_not_have_been_launched
 from correlator.verdicts.verdict import quoted
 from parsers.documents.fields import integer
-
-#: slurmctld's line for a requested requeue, and that of the slurmstepds; for its own requeues it logs the reason (slurm
-#: src/slurmctld/job_mgr.c, src/slurmd/slurmstepd/req.c).
-_ASKED = re.compile(r"\bRequeuing JobId=\S+\s*$|CANCELLED AT \S+ DUE TO JOB REQUEUE\b")
 
 #: slurmctld's lines for a job that it could not start itself (slurm src/slurmctld/job_scheduler.c).
 _UNSTARTED = re.compile(
@@ -59,7 +56,7 @@ def requeued(world: World, run: Run, end: Fact) -> Requeue:
         )
         reason = f"it ended by itself with exit code {code}, and Slurm {how}"
         return Requeue("app.error", reason, list(end.events)[:5], RETURNED_SURE)
-    asked = [e for e in end.events if _ASKED.search(e.message)]
+    asked = [e for e in end.events if ASKED_REQUEUE.search(e.message)]
     if asked and not unlaunched:
         unlogged = may_not_have_been_launched(world, run)
         also = ", or a slurmd that could not launch it and whose log was not collected" if unlogged else ""

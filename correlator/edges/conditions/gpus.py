@@ -8,6 +8,7 @@ from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.environment.kinds import FABRIC
 from correlator.facts.environment.symptoms import symptom_of
 from correlator.facts.fabric_managers import started_between
+from correlator.facts.gpu_drains import taken_off
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import CODE, FAMILY, WORDS
 from correlator.model.nouns import Fact
@@ -37,6 +38,15 @@ def needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
     if asked or any(_REBOOT.search(e.message) for e in cause.events):
         return None
     return f"Xid {code} needs no reboot"
+
+
+@CONDITIONS.named(
+    "taken off the node",
+    "The GPU cannot be used before it is reset, its node was drained for it, and somebody else than its user ended the run.",
+)
+def taken_off_node(world: World, cause: Fact, effect: Fact) -> str | None:
+    run = run_of(world, effect)
+    return "the run is not known" if run is None else taken_off(world, cause, run, effect)
 
 
 @CONDITIONS.named("xid 74", "The Xid is 74, an NVLink error.")
