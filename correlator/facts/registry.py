@@ -20,6 +20,7 @@ from correlator.facts import (
     gpus,
     link_modules,
     memory_guards,
+    memory_limits,
     munge,
     output_hardware,
     silent_nodes,
@@ -46,8 +47,8 @@ from parsers import extensions
 #: In the order in which they build on each other.
 BUILT_IN = (
     links, link_modules,
-    munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, fabric_managers, cooling, storage, output_hardware, jobs, environment, launches, silent_nodes, slow_runs,
-    storage_hangs, time_limits,
+    munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, fabric_managers, cooling, storage, output_hardware, jobs, memory_limits,
+    environment, launches, silent_nodes, slow_runs, storage_hangs, time_limits,
 )  # fmt: skip
 
 register(kind for subject in BUILT_IN for kind in subject.KINDS)

@@ -9,6 +9,7 @@ from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import BATCH_LOST, RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
 from correlator.facts.jobs.memory import KILLED_S
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
+from correlator.facts.memory_limits import MEMORY_LIMITED, MEMORY_TAKEN
 from correlator.facts.registry import roots
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.storage import DISK_FULL
@@ -46,14 +47,9 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
         if any("dependency" in e.message.lower() for e in lines):
             return "user.cancel", 0.97, "Slurm cancelled it: the job that it depends on did not end as it asked", lines
         return cancelled(world, run, who, orders)
-    if end.kind == RUN_OOM.name:
+    if end.kind == RUN_OOM.name and not _lacked_by_node(chains):
         return "app.oom", 0.97, "it needed more memory than it had asked for", _memory_events(end)
-    # Several users' programs get no memory on one node only: the node's limits, not their own.
-    if (
-        end.kind == RUN_FAILED.name
-        and end.attrs[MEMORY]
-        and not any(c.root.kind == NODE_ENVIRONMENT.name for c in chains)
-    ):
+    if end.kind == RUN_FAILED.name and end.attrs[MEMORY] and not _lacked_by_node(chains):
         outlived = end.attrs[MEMORY_AGO] > KILLED_S
         when = f", {end.attrs[MEMORY_AGO]:.0f} s before its end" if outlived else ""
         why = f"one of its steps needed more memory than it had asked for{when}"
@@ -69,6 +65,15 @@ def _taken_off(chain: Chain) -> bool:
     """Did somebody else end the run for its GPU that had failed (facts/gpu_drains.py)?"""
     last = chain.hops[-1]
     return last.cause.kind == XID.name and last.effect.kind == RUN_CANCELLED.name
+
+
+#: Several users' programs get no memory on one node only; others had taken it; the node allows less than Slurm gave.
+_BY_NODE = frozenset(kind.name for kind in (NODE_ENVIRONMENT, MEMORY_TAKEN, MEMORY_LIMITED))
+
+
+def _lacked_by_node(chains: list[Chain]) -> bool:
+    """Was it the node that had too little memory, or too low a limit, and not the job's own request?"""
+    return any(c.root.kind in _BY_NODE for c in chains)
 
 
 def _given_up_by_node(chain: Chain) -> bool:

@@ -271,7 +271,9 @@ def _of_node(world: World, asked: Callable[[], Ended], group: _Group) -> Fact | 
     files = {failure.signature.file for failure in group.failures}
     if (one_file := len(files) == 1 and "" not in files) or symptom.elsewhere:
         if symptom.unlisted:
-            found = _least_found(ended, group, away)
+            found = _least_found(ended, group, away, UNLISTED_USERS)
+        elif symptom.of_program:
+            found, site = _least_found(ended, group, away, 2), 0.0  # other programs elsewhere tell nothing
         else:
             found = sum(
                 _found_it(ended, group, user, away[user], began) for user in sorted(group.users) if user in away
@@ -338,16 +340,16 @@ def _found_it(ended: Ended, group: _Group, user: str, away: Numbers, began: floa
     return sum(ended.runs[place].row.get("name") in names for place in later)
 
 
-def _least_found(ended: Ended, group: _Group, away: Mapping[str, Numbers]) -> int:
-    """For each user that failed with an error of which only the text is known, how many runs elsewhere of the same name and user
-    ran at that moment and ended well: the fewest of any user; 0 if these are not several users.
+def _least_found(ended: Ended, group: _Group, away: Mapping[str, Numbers], users: int) -> int:
+    """For each user that failed so, how many runs elsewhere of the same name and user ran at that moment and ended well: the fewest
+    of any user; 0 if these are not so many ``users``.
 
     One user can copy another's error, and two can have made the same mistake and mended it before their runs elsewhere.
     """
     failed: defaultdict[str, list[Failure]] = defaultdict(list)
     for failure in group.failures:
         failed[failure.user].append(failure)
-    if len(failed) < UNLISTED_USERS:
+    if len(failed) < users:
         return 0
     return min(_ran_meanwhile(ended, some, away.get(user, _NOWHERE)) for user, some in failed.items())
 

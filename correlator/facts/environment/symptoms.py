@@ -31,8 +31,9 @@ class Symptom:
     ``fault`` is what it means, ``look`` where to look; ``{host}`` and ``{thing}`` are filled in.
     ``strong``: hardly ever a program's own mistake. ``of_node``: a mistake would not depend on the node.
     ``shared``: what all nodes share fails in this way as well. ``elsewhere``: mostly that; so runs of the same users must
-    have been well elsewhere. ``gpus``: only programs that use GPUs meet it. ``unlisted``: known by its text only, which a
-    user may have copied or several have mistaken alike. ``surest``: the highest confidence.
+    have been well elsewhere. ``gpus``: only programs that use GPUs meet it. ``of_program``: whether a program meets it depends on the program,
+    so that only runs of the same users and names which went on elsewhere meanwhile tell that others do not. ``unlisted``: known by its
+    text only, which a user may have copied or several have mistaken alike. ``surest``: the highest confidence.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Symptom:
     shared: bool = False
     elsewhere: bool = False
     gpus: bool = False
+    of_program: bool = False
     unlisted: bool = False
     surest: float = 0.75
     #: ``fault`` of several nodes, if it must be another.
@@ -124,6 +126,15 @@ _FORK = Symptom(
     PROCESSES, 0.003, "{host} lets programs start no more processes or threads", "the limits of processes (kernel.pid_max, TasksMax)",
     of_node=True,
 )  # fmt: skip
+#: One program's own limit is reached by its own mistakes as well; the table of the whole system hardly ever is.
+_FILES = Symptom(
+    "files", 0.005, "{host} lets programs open too few files", "the limits of open files (LimitNOFILE of slurmd's unit, limits.conf, PropagateResourceLimits)",
+    elsewhere=True, of_program=True,
+)  # fmt: skip
+_FILE_TABLE = Symptom(
+    "file-table", 0.001, "the kernel of {host} has no room for more open files", "what holds so many open files, and fs.file-max",
+    of_node=True, surest=0.85,
+)  # fmt: skip
 _NAMES = Symptom(
     NAMES, 0.005, "{host} resolves no names", "the resolver (resolv.conf, nscd, systemd-resolved)", of_node=True,
     shared=True, surest=0.85, plural="{host} resolve no names",
@@ -194,6 +205,8 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
         (_IO, r"input/output error|\beio\b|errno 5\b"),
         (_FORK, r"\bfork\b.*(?:resource temporarily unavailable|cannot allocate memory)|blockingioerror: \[errno 11\]|"
                 r"can't start new thread|pthread_create.*(?:fail|eagain|resource temporarily)|thread creation failed"),
+        (_FILE_TABLE, r"too many open files in system|errno 23\b|\benfile\b"),
+        (_FILES, r"too many open files|errno 24\b|\bemfile\b"),
         (_NAMES, r"temporary failure in name resolution|name or service not known|could not resolve host|\beai_again\b|"
                 r"\bcan.t find an address, check slurm\.conf|\bslurm_set_addr: unable to resolve "),
         (_CREDENTIALS, r"\bkey has (?:expired|been revoked)|required key not available|errno 12[678]\b|\bticket expired|no kerberos credentials|"

@@ -294,6 +294,16 @@ CASES = [
         event("sys.guard_kill", -1, "n1", "sending SIGKILL to process 42 uid 1000", source="syslog", uid=1000, process="a.out", rss_mib="402"),
         event("slurm.job_failed", -1, "n1", "get_exit_code task 0 died by signal: 9", source="slurmd", job_id=1, signal=9)],
         [one(0, nodes=("n1",), exit_code=137)]), ("infra.node", "memory.guard", "n1")),
+    Case("E36T", lambda: world([
+        replace(event("slurm.memory_limit", -600, "n1", "job: alloc=900MB mem.limit=900MB", source="slurmstepd", job_id=1, alloc_mib="900", limit_mib="900"), own=True),
+        event("kernel.oom_kill", -1, "n1", "oom-kill:constraint=CONSTRAINT_NONE", source="kernel", job_id=1, constraint="CONSTRAINT_NONE", pid=42, process="a.out"),
+        event("kernel.oom_kill", -1, "n1", "Out of memory: Killed process 42 (a.out) total-vm:9kB, anon-rss:204800kB, file-rss:0kB", source="kernel", pid=42)],
+        [one(0, "OUT_OF_MEMORY", nodes=("n1",))]), ("infra.node", "memory.taken", "n1")),
+    Case("E36L", lambda: world([
+        replace(event("slurm.memory_limit", -600, "n1", "job: alloc=900MB mem.limit=90MB", source="slurmstepd", job_id=1, alloc_mib="900", limit_mib="90"), own=True),
+        replace(event("slurm.memory_limit", -600, "n2", "job: alloc=900MB mem.limit=900MB", source="slurmstepd", job_id=2, alloc_mib="900", limit_mib="900"), own=True),
+        replace(event("slurm.job_oom", -1, "n1", "error: Detected 1 oom_kill event in StepId=1.0.", source="slurmstepd", job_id=1), own=True)],
+        [one(0, "OUT_OF_MEMORY", nodes=("n1",))]), ("infra.node", "memory.limited", "n1")),
     Case("E80", lambda: world([*out(-1, "job.exit_error", UNKNOWN_USER), *out(0, "job.exit_error", UNKNOWN_USER, job=2)],
                               [run(1, ["n1"], -9, 0, user="a"), run(2, ["n1"], -9, 1, user="b"), run(3, ["n2"], -9, 1, "COMPLETED", user="a")]),
          ("infra.node", "node.environment", "n1")),

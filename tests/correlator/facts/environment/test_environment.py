@@ -37,6 +37,9 @@ EXPIRED = "bash: line 2: /home/{user}/x: Key has expired"
 NO_MEMORY = "OSError: [Errno 12] Cannot allocate memory"
 GPU_FULL = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate {n}0.00 MiB."
 KILLED_STEP = "slurmstepd: error: Detected 1 oom_kill event in StepId={n}.0. Some"
+FEW_FILES = "OSError: [Errno 24] Too many open files: '/scratch/{user}/part.{n}'"
+SHELL_FILES = "bash: line 4: /home/{user}/part.{n}: Too many open files"
+FILE_TABLE = "OSError: [Errno 23] Too many open files in system: '/scratch/{user}/part.{n}'"
 #: An error that no symptom knows.
 UNLISTED = "RuntimeError: site plugin: topology file of rack {n} does not describe this machine"
 LICENCE = "License checkout failed: cannot connect to license server lic01 (-15,10:111)"
@@ -107,6 +110,23 @@ def test_an_error_that_is_known_by_its_text_only() -> None:
     assert fact.device == "error" and "site plugin" not in fact.attrs["fault"]
 
 
+@pytest.mark.parametrize("error", [FEW_FILES, SHELL_FILES])
+def test_two_users_whose_programs_may_open_too_few_files_on_one_node(error: str) -> None:
+    """The same programs of both go on elsewhere meanwhile; that a third user's own limit is reached elsewhere changes nothing."""
+    where = situation(
+        *(Job(u, "n3", error, float(n), name=f"index-{u}") for n, u in enumerate(("dora", "emil"))), Job("fred", "n2", error, 3.0),
+        *(Job(u, f"n{n}", end=25.0, lasted=60.0, name=f"index-{u}") for u in ("dora", "emil") for n in (1, 4)),
+    )  # fmt: skip
+    found = verdict(where)
+    assert said(found) == ("infra.node", "node.environment", "n3") and 0.5 < found.confidence <= 0.75
+    assert said(verdict(where, 3)) == ("app.error", None, None)
+
+
+def test_a_full_table_of_open_files_is_the_systems() -> None:
+    where = situation(Job("dora", "n3", FILE_TABLE), Job("emil", "n3", FILE_TABLE, 2.0), Job("dora", "n1"))
+    assert said(verdict(where)) == ("infra.node", "node.environment", "n3")
+
+
 def test_three_users_who_reach_nobody_from_one_node() -> None:
     where = situation(*(Job(u, "n3", TIMED_OUT) for u in ("alice", "bob", "carol")), Job("alice", "n1"))
     assert said(verdict(where)) == ("infra.node", "node.environment", "n3")
@@ -175,6 +195,15 @@ DECOYS = {
     "GPUs are full": [*(Job(u, "n3", GPU_FULL) for u in ("alice", "bob", "carol")), Job("alice", "n1"), Job("bob", "n2")],
     "limits of their own jobs": [*(Job(u, "n3", KILLED_STEP) for u in ("alice", "bob", "carol")), Job("alice", "n1"), Job("bob", "n2")],
     "two users who reach nobody": [Job("alice", "n3", TIMED_OUT), Job("bob", "n3", TIMED_OUT), Job("alice", "n1")],
+    "too many files of one user's program": [*(Job("dora", "n3", FEW_FILES, float(n)) for n in range(4)), *meanwhile("dora")],
+    "too many files of two users, well elsewhere by other programs": [
+        *(Job(u, "n3", FEW_FILES) for u in ("dora", "emil")), *(Job(u, "n1", end=20.0, lasted=40.0, name="other") for u in ("dora", "emil")),
+    ],
+    "too many files of two users, one of whom is well elsewhere": [*(Job(u, "n3", FEW_FILES) for u in ("dora", "emil")), *meanwhile("dora")],
+    "too many files of two users, who mended it": [
+        *(Job(u, "n3", FEW_FILES) for u in ("dora", "emil")), *(Job(u, f"n{n}", end=60.0 + n) for u in ("dora", "emil") for n in (1, 2, 4)),
+    ],
+    "too many files everywhere": [Job(u, f"n{n}", FEW_FILES, float(n)) for u in ("dora", "emil") for n in (1, 2, 3)],
     "exit codes without history": [Job("alice", "n3", ""), Job("bob", "n3", ""), Job("alice", "n1")],
     "everywhere": [Job(user, f"n{n}", NO_USER, float(n)) for n in range(1, 5) for user in ("alice", "bob")],
 }  # fmt: skip
@@ -263,6 +292,7 @@ def test_the_last_error_of_its_output_is_quoted_where_it_is_no_nodes_fault() -> 
     ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.", "shm"),
     (FULL, "full"), ("OSError: [Errno 30] Read-only file system: '/tmp/x'", "read-only"), (NO_DEVICE, "device"),
     ("OSError: [Errno 116] Stale file handle: '/home/a/x'", "stale"), ("OSError: [Errno 5] Input/output error: '/scratch/x'", "io"),
+    (FEW_FILES, "files"), ("accept4: EMFILE", "files"), (FILE_TABLE, "file-table"), ("open: Too many open files in system", "file-table"),
     ("bash: fork: retry: Resource temporarily unavailable", "processes"), ("BlockingIOError: [Errno 11] Resource temporarily unavailable", "processes"),
     ("socket.gaierror: [Errno -3] Temporary failure in name resolution", "names"), ("No devices were found", "gpu"),
     ("RuntimeError: CUDA unknown error - this may be due to an incorrectly set up environment", "gpu"),
