@@ -78,6 +78,8 @@ def _index(c: Binder, node: ast.Index, scope: Scope) -> Value:
         return _renamed(_property(value, key.constant, node), name)
     if value.type != "dynamic":
         raise KqlBindError(f"only dynamic values can be indexed; this is {value.type}", node.span)
+    if key.type not in ("int", "long", "bool", "string", "dynamic"):
+        raise KqlBindError(f"an index is a whole number or a text, not {key.type}", node.key.span)
     if key.type not in ("int", "long"):
         key = text_of(key)
     # R8: a negative index counts from the end.

@@ -160,7 +160,7 @@ def compare(op: str, left: Value, right: Value, span: Span) -> Value:
     left, right = _comparable(left, right, op, span)
     if left.type == "string":
         raise KqlBindError(f"'{op}' does not order strings; strcmp() does", span)
-    if left.type in ("bool", "dynamic"):
+    if left.type in ("bool", "dynamic", "guid"):
         raise KqlBindError(f"'{op}' does not order {left.type}", span)
     return sql(f"({{0}} {op} {{1}})", "bool", left, right)
 

@@ -102,10 +102,16 @@ def distinct(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stag
         columns = everything(stage)
     else:
         columns = named_values(c, nodes, scope_of(stage, env))
+    _no_dynamic(columns, node)
+    return c.emit(stage, columns, refine=lambda q: q.distinct(), keep_hidden=False, is_sorted=False)
+
+
+def _no_dynamic(columns: list[tuple[str, Value]], node: ast.Operator) -> None:
     for name, value in columns:
         if value.type == "dynamic":
-            raise KqlBindError(f"distinct does not compare the dynamic '{name}'; convert it with tostring()", node.span)
-    return c.emit(stage, columns, refine=lambda q: q.distinct(), keep_hidden=False, is_sorted=False)
+            raise KqlBindError(
+                f"{node.name} does not compare the dynamic '{name}'; convert it with tostring()", node.span
+            )
 
 
 def sample(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) -> Stage:
@@ -121,6 +127,7 @@ def sample_distinct(c: TableBinder, stage: Stage, node: ast.Operator, env: Env) 
     """N different values of one expression."""
     limit = limit_of(c, node.parts["limit"], env)
     columns = named_values(c, (node.parts["of"],), scope_of(stage, env))
+    _no_dynamic(columns, node)
     return c.emit(stage, columns, refine=lambda q: q.distinct().limit(limit.sql), keep_hidden=False)
 
 

@@ -463,6 +463,22 @@ def test_arguments_that_kustos_binder_refuses(call: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "rest",
+    [
+        "extend z = g < g",
+        "extend z = d[r]",
+        "extend z = d[t]",
+        "extend z = d[g]",
+        "sample-distinct 2 of d",
+        "distinct d",
+    ],
+)
+def test_values_that_kustos_binder_refuses(rest: str) -> None:
+    with pytest.raises(KqlError):
+        validate(f"{TYPES} | {rest}", CATALOG)
+
+
+@pytest.mark.parametrize(
     "call",
     [
         "avgif(l, d)", "buildschema(s)", "count_distinctif(l, d)", "countif(d)", "dcountif(l, d)", "make_bag_if(d, d)", "make_list_if(l, d)",
