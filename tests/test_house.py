@@ -65,6 +65,7 @@ SHARED_BY_DETECTORS = {
     "power_saving",
     "link_tracks",
     "gpu_drains",
+    "gpu_hangs",
     "gpu_holders",
     "held_back",
     "standstills",

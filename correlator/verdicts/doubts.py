@@ -15,6 +15,7 @@ from correlator.edges.conditions.links import FABRIC_LINK, may_be_back_too_late,
 from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.weigh import density, describe_cause
 from correlator.facts.gpu_drains import taken_off
+from correlator.facts.gpu_hangs import Stood, stood_by
 from correlator.facts.gpu_holders import gpus_on, may_hold_as_well, unproven
 from correlator.facts.gpus import THERMAL, XID
 from correlator.facts.held_back import quicker_elsewhere, throttled_share
@@ -46,7 +47,7 @@ from correlator.model.nouns import Fact, Hop, Run
 from correlator.site.interfaces import UNKNOWN
 from correlator.verdicts.own_explanation import peers_first
 from correlator.verdicts.verdict import Verdict
-from correlator.verdicts.waits import doubt_wait
+from correlator.verdicts.waits import ENOUGH, doubt_wait
 from parsers.hostlist import fold
 
 
@@ -72,6 +73,8 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
                 f"Job {other} had GPUs of {root.host} as well, and {so}: nothing tells which of the two held the one that failed"
             )
         _doubt_taken_off(world, verdict, root)
+        if verdict.end.kind == RUN_TIMEOUT.name and isinstance(stood := stood_by(world, root, verdict.run), Stood):
+            verdict.at_most = min(verdict.at_most, 0.5 + (STOOD_SURE - 0.5) * min(1.0, stood.share / ENOUGH))
     if _held_back(root, verdict.end, verdict.chain):
         _doubt_comparison(world, verdict)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
@@ -141,6 +144,10 @@ def undecided(world: World, end: Fact, best: Chain, rejections: Sequence[Rejecti
         share, other, so = _share_of_gpu(world, run, end, best.hops[0])
         if other and share < 1.0 / (1.0 + AS_WELL):
             return f"{name_of(root)} failed, and nothing tells whether job {run.key} held it or job {other}: both had GPUs of {root.host}, and {so}"
+    if root.kind == XID.name and end.kind == RUN_TIMEOUT.name and len(best.hops) == 1:
+        stood = stood_by(world, root, run)
+        if isinstance(stood, Stood) and not stood.shown:
+            return f"it reached its time limit {stood.left:.0f} s after {name_of(root)} had failed, which only a reset brings back: whether it stood still for that, nothing that was collected tells"
     if _held_back(root, end, best) and not quicker_elsewhere(world, run):
         what = "processors" if root.attrs.get(PROCESSORS) else "GPUs"
         part = f"{throttled_share(run, root):.0%} of its time"
@@ -379,6 +386,8 @@ BOOTED_AFTER_SURE = 0.8
 ROLELESS_SURE = 0.85
 #: It is certain that many nodes were hit by one cause; which of the things that they share it was is unknown.
 NAMELESS_SURE = 0.9
+#: The highest confidence in a standstill by a GPU: its program may have needed more time anyway.
+STOOD_SURE = 0.9
 #: A user can ask for a requeue as well, for a reason of the own.
 ASKED_BY_SURE = 0.85
 #: Who takes a run off a node for a failed GPU knows mostly which run held it.

@@ -231,6 +231,7 @@ def _explained(world: World, weigher: Weigher, limits: Limits, end: Fact, found:
         verdict.category, verdict.confidence, verdict.reason, verdict.own = asked
         if isinstance(asked, StoodStill):
             verdict.headline, verdict.advice = asked.words
+            verdict.at_most = asked.at_most
         verdict.explained = end.kind != RUN_TIMEOUT.name
         return verdict
     own = own_explanation(world, run, end)

@@ -15,7 +15,7 @@ from math import inf
 from correlator.facts.host_names import HostNames, host_names
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.links.kinds import LINK_OUTAGE, SWITCH_OUTAGE
-from correlator.facts.nodes.kinds import NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT
+from correlator.facts.nodes.kinds import NODE_DEAD, NODE_DOWN, NODE_OVERHEATED, NODE_PANIC, NODE_REBOOT, is_lockup
 from correlator.facts.registry import cause_of
 from correlator.facts.unnamed_causes import POWER_OUTAGE
 from correlator.facts.world import World
@@ -34,6 +34,12 @@ _LOST = {
     NODE_PANIC.name: "panicked", NODE_DEAD.name: "died", NODE_OVERHEATED.name: "was shut down by its heat", NODE_REBOOT.name: "was rebooted",
     POWER_OUTAGE.name: "lost power", SWITCH_OUTAGE.name: "was cut off", LINK_OUTAGE.name: "was cut off", NODE_DOWN.name: "was given up",
 }  # fmt: skip
+
+
+def _went(lost: Fact) -> str:
+    """What became of the machine, in words: a processor that locked up is no panic."""
+    return "locked up" if is_lockup(lost) else _LOST[lost.kind]
+
 
 #: Those of them that leave the machine itself well.
 _CUT_OFF = frozenset({SWITCH_OUTAGE.name, LINK_OUTAGE.name})
@@ -114,7 +120,7 @@ class NamedHosts:
         verdict.category, verdict.confidence, verdict.explained = "unknown", NAMED_SURE, False
         verdict.own = [event, *(one for one in verdict.own if one is not event)][:5]
         verdict.reason = (
-            f"its output says: {quoted(event).rstrip('.')}; {host}, which it names, {_LOST[lost.kind]} at {clock(lost.start)}. "
+            f"its output says: {quoted(event).rstrip('.')}; {host}, which it names, {_went(lost)} at {clock(lost.start)}. "
             "That explains it if the program needed that host, which nothing but its own output tells"
         )
 

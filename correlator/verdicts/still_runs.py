@@ -7,12 +7,15 @@ from typing import NamedTuple
 from correlator.edges.conditions.retries import RETRIED
 from correlator.edges.conditions.storage import MOST_OF_IT, SHORT_S
 from correlator.evidence.chains import Chain
+from correlator.facts.gpu_hangs import Stood, stood_by
+from correlator.facts.gpu_holders import may_hold_as_well, not_held
+from correlator.facts.gpus import XID
 from correlator.facts.slow_runs import GPUS, SIGN, STALLED, STEPS
 from correlator.facts.standstills import silence, stopped_together, wrote_after
 from correlator.facts.storage import STORAGE_OUTAGE
 from correlator.facts.storage_hangs import hung_tasks, unkilled, wait_of, went_on
 from correlator.facts.world import World
-from correlator.model.attributes import LOST, WORDS
+from correlator.model.attributes import CODE, LOST, WORDS
 from correlator.model.nouns import Event, Fact, Run
 
 #: A run that slows down and stays slow, or whose ranks lost each other, is as often held back by a node, a link or the
@@ -22,6 +25,9 @@ SLOWED_SURE = 0.5
 STALLED_SURE = 0.6
 #: Processes in D state wait for storage or a driver; the run may have been too long all the same.
 STUCK_SURE = 0.6
+
+#: A GPU that failed is one of those that a run may have held.
+BESIDE_GPU_SURE = 0.5
 
 #: A run whose last line is this young had not stood still for long when it was ended (seconds); many write once a minute.
 WROTE_S = 120.0
@@ -51,6 +57,11 @@ class StoodStill(NamedTuple):
         """Headline and advice."""
         return (HEADLINE, ADVICE) if self.category == "app.timeout" else (STUCK_HEADLINE, STUCK_ADVICE)
 
+    @property
+    def at_most(self) -> float:
+        """The highest confidence, however often such verdicts are right."""
+        return 1.0
+
 
 class MayHaveStood(StoodStill):
     """The same if it is open whether the run stood still: its user reads what anybody reads about a time limit."""
@@ -58,6 +69,14 @@ class MayHaveStood(StoodStill):
     @property
     def words(self) -> tuple[str, str]:
         return ("", "")
+
+
+class BesideGpu(MayHaveStood):
+    """The same if it is also open whether it had the GPU that failed."""
+
+    @property
+    def at_most(self) -> float:
+        return BESIDE_GPU_SURE
 
 
 def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: list[Event]) -> StoodStill | None:
@@ -73,6 +92,8 @@ def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: l
     if (stuck := _in_the_kernel(world, run, lines)) is not None:
         return stuck
     if (beside := _beside_storage(world, run, lines)) is not None:
+        return beside
+    if (beside := _beside_gpu(world, run, lines)) is not None:
         return beside
     if silent := _silent(world, run):
         return StoodStill("app.timeout", STALLED_SURE, silent, lines)
@@ -115,6 +136,22 @@ def _beside_storage(world: World, run: Run, lines: list[Event]) -> StoodStill | 
             f"{run.end - run.start:.0f} s; whether it needed that storage, nothing that was collected tells"
         )
         return MayHaveStood("app.timeout", STALLED_SURE, why, [*outage.events[:2], *lines])
+    return None
+
+
+def _beside_gpu(world: World, run: Run, lines: list[Event]) -> StoodStill | None:
+    """A GPU of its node that only a reset brings back, and which the run may have held, or another one there."""
+    for fault in world.facts_on(XID.name, run.nodes):
+        if not_held(world, run, fault) is not None or not isinstance(stood := stood_by(world, fault, run), Stood):
+            continue
+        others = may_hold_as_well(world, run, fault)
+        if not others:
+            continue
+        why = (
+            f"it reached its time limit, and a GPU of {fault.host} had failed {stood.left:.0f} s before (Xid {fault.attrs.get(CODE)}); whether job {run.key} held "
+            f"it or job {min(o.key for o in others)}, and whether it stood still from then on, nothing that was collected tells"
+        )
+        return BesideGpu("app.timeout", BESIDE_GPU_SURE, why, [*fault.events[:2], *lines])
     return None
 
 

@@ -9,6 +9,8 @@ from correlator.facts.environment.kinds import FABRIC
 from correlator.facts.environment.symptoms import symptom_of
 from correlator.facts.fabric_managers import started_between
 from correlator.facts.gpu_drains import taken_off
+from correlator.facts.gpu_hangs import stood_by
+from correlator.facts.gpu_holders import may_hold_as_well
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import CODE, FAMILY, WORDS
 from correlator.model.nouns import Fact
@@ -47,6 +49,21 @@ def needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
 def taken_off_node(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
     return "the run is not known" if run is None else taken_off(world, cause, run, effect)
+
+
+@CONDITIONS.named(
+    "stood still by its GPU",
+    "Nobody else can have held the GPU, which cannot be used before it is reset, and the run's output did not go on after that.",
+)
+def stood_by_its_gpu(world: World, cause: Fact, effect: Fact) -> str | None:
+    run = run_of(world, effect)
+    if run is None:
+        return "the run is not known"
+    stood = stood_by(world, cause, run)
+    if isinstance(stood, str):
+        return stood
+    others = may_hold_as_well(world, run, cause)
+    return f"nothing tells whether job {run.key} held it or job {min(o.key for o in others)}" if others else None
 
 
 @CONDITIONS.named("xid 74", "The Xid is 74, an NVLink error.")

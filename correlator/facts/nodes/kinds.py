@@ -195,16 +195,43 @@ def _in_planned_work(fact: Fact) -> Cause | None:
     return replace(_PLANNED, title=_PLANNED.title + f" ({literal(reason)})") if reason else _PLANNED
 
 
+_PANIC = Cause(
+    "node.panic", "infra.node", "the kernel of {host} panicked", "the operating system of a node crashed",
+    (("Save the crash dump and kernel log of {host} before it is used again.", None), RESUME),
+    unharmed="degraded", words="peers", family="machine", software=("kernel", "nvidia_driver", "nic_", "os", "image"), restarts=True,
+    disproof="A panic that came after the run had ended.",
+)  # fmt: skip
+#: Its kernel went on, or may have: a processor did not.
+_LOCKUP = replace(
+    _PANIC, title="a processor of {host} stood still, as its kernel reported", plain="the operating system of a node stood still",
+    advice=(("See in the kernel log of {host} what its processors did (the traces after that line).", None), RESUME),
+    disproof="A lockup that came after the run had ended, or a line that the node wrote while it is said to have stood still.",
+)  # fmt: skip
+#: What the kernel's lines say, the gravest first (linux kernel/watchdog.c, kernel/rcu/tree_stall.h, kernel/workqueue.c).
+_LOCKUPS = (
+    ("hard lockup", replace(_LOCKUP, title="a processor of {host} locked up (hard lockup)")),
+    ("soft lockup", replace(_LOCKUP, title="a processor of {host} was stuck in the kernel (soft lockup)")),
+    ("workqueue lockup", replace(_LOCKUP, title="a work queue of the kernel of {host} was stuck (workqueue lockup)")),
+    ("rcu", replace(_LOCKUP, title="a processor of {host} was stuck in the kernel (RCU stall)")),
+)  # fmt: skip
+
+
+def is_lockup(fact: Fact) -> bool:
+    """Did the kernel only report a processor, or a work queue, that was stuck?"""
+    return fact.kind == NODE_PANIC.name and bool(fact.events) and all(e.kind == "kernel.lockup" for e in fact.events)
+
+
+def _as_logged(fact: Fact) -> Cause | None:
+    if not is_lockup(fact):
+        return None
+    texts = [e.message.lower() for e in fact.events]
+    return next((cause for word, cause in _LOCKUPS if any(word in text for text in texts)), _LOCKUP)
+
+
 NODE_PANIC = Kind(
-    "node.panic", "kernel", "The kernel panicked, or a CPU had a hard lockup.", NoAttrs,
+    "node.panic", "kernel", "The kernel panicked, or a processor locked up.", NoAttrs,
     witnesses=("kernel",),
-    brief="kernel panic", sets_down=True, role="effect",
-    cause=Cause(
-        "node.panic", "infra.node", "the kernel of {host} panicked", "the operating system of a node crashed",
-        (("Save the crash dump and kernel log of {host} before it is used again.", None), RESUME),
-        unharmed="degraded", words="peers", family="machine", software=("kernel", "nvidia_driver", "nic_", "os", "image"), restarts=True,
-        disproof="A panic that came after the run had ended.",
-    ),
+    brief="kernel panic or lockup", sets_down=True, role="effect", cause=_PANIC, variant=_as_logged,
 )  # fmt: skip
 
 NODE_REBOOT = Kind(
