@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypedDict
 
+from correlator.facts.jobs.output import IoDeadline, io_deadline
 from correlator.facts.nodes.kinds import RESUME
 from correlator.facts.world import World, bursts, hosts_of, merge_near
+from correlator.model.attributes import HOSTS, UNENDED, WORDS
 from correlator.model.kinds import Cause, Kind, NoAttrs
-from correlator.model.nouns import Event, Fact
+from correlator.model.nouns import Event, Fact, Run
 
 
 class StorageOutage(TypedDict):
@@ -196,6 +198,42 @@ def _named(fault: Fact) -> Fact:
     names = sorted({e.device for e in fault.events if e.device and _WHOLE_DISK.fullmatch(e.device)})
     attrs: DiskError = {"read_only": any("read-only" in e.message.lower() for e in fault.events)}
     return replace(fault, device=names[0] if names else fault.device, attrs=DISK_ERROR.as_attrs(attrs))
+
+
+#: A program that waited for its storage notices so soon after that is back (seconds); and by so much may both clocks be out.
+NOTICES_S, OUT_S = 10.0, 2.0
+
+
+def deadline_by(outage: Fact, end: Fact) -> bool:
+    """Did a run end by a deadline of its own for reading or writing, and only because its storage did not answer meanwhile?
+
+    All of the run's own errors must say so. By its own numbers, without the outage it had kept its deadline, or the outage was most of it.
+    """
+    own = end.attrs[WORDS]["own"]
+    late = [io_deadline(event.message) for event in own]
+    if not own or any(one is None for one in late):
+        return False
+    over = end.start if outage.end is None or outage.attrs.get(UNENDED) else outage.end
+    if not outage.start - OUT_S <= end.start <= over + NOTICES_S:
+        return False
+    return all(one is None or _spanned(outage, over, end.start, one) for one in late)
+
+
+def deadline_by_any(world: World, run: Run, end: Fact) -> bool:
+    """The same, by any outage that a node of the run reported."""
+    return any(
+        not set(run.nodes).isdisjoint(outage.attrs.get(HOSTS, ())) and deadline_by(outage, end)
+        for outage in world.facts_of(STORAGE_OUTAGE.name)
+    )
+
+
+def _spanned(outage: Fact, over: float, moment: float, late: IoDeadline) -> bool:
+    if late.took is None:
+        return True
+    waited = min(over, moment) - max(outage.start, moment - late.took)
+    if waited <= 0.0:
+        return False
+    return late.took - waited <= late.allowed if late.allowed is not None else waited >= late.took / 2.0
 
 
 KINDS = (STORAGE_OUTAGE, DISK_ERROR, DISK_FULL)

@@ -8,6 +8,7 @@ from correlator.evidence.weigh import Weigher, weight_of
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED
 from correlator.facts.nodes.kinds import MEMORY_ERROR, NODE_DOWN
 from correlator.facts.registry import cause_of, roots
+from correlator.facts.storage import STORAGE_OUTAGE, deadline_by
 from correlator.model.attributes import UNRESUMED, WORDS
 from correlator.model.nouns import Edge, Event, Fact
 from correlator.verdicts import coverage
@@ -90,6 +91,8 @@ def with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             e.kind == "job.bus_error" or "bus error" in e.message.lower() for e in words["own"]
         ):
             factor = 1.0  # to a program, lost memory looks like a bus error
+        elif chain.root.kind == STORAGE_OUTAGE.name and deadline_by(chain.root, end):
+            factor = 1.0
         elif words["own"]:
             factor = ASSERTED_AGAINST if any(map(_asserted, words["own"])) else OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from correlator.evidence.weigh import LEAK
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
+from correlator.facts.storage import deadline_by_any
 from correlator.facts.world import World
 from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
 from correlator.model.nouns import Event, Fact, Run
@@ -70,7 +71,8 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("unknown", NETWORK_WORDS, reason, lines, 0.6, explains=True)
     if words["own"] and not peers_first(words):
         reason = f"its own output says: {quoted(words['own'][0])}"
-        return Own("app.error", OWN_WORDS, reason, words["own"][:5], 0.97, explains=True)
+        weight = NETWORK_WORDS if deadline_by_any(world, run, end) else OWN_WORDS
+        return Own("app.error", weight, reason, words["own"][:5], 0.97, explains=True)
     launch: list[Event] = end.attrs[LAUNCH]
     if launch:
         reason = f"Slurm could not start its tasks, and nothing tells why: {quoted(launch[0])}"

@@ -11,7 +11,7 @@ from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.jobs.output import file_lost
 from correlator.facts.output_hardware import LOCAL_PATH, SHARED_PATH, path_in
-from correlator.facts.storage import STORAGE_OUTAGE
+from correlator.facts.storage import STORAGE_OUTAGE, deadline_by
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import EVICTED, EXIT_CODE, OUTPUT, READ_ONLY, SIGNAL, WORDS
 from correlator.model.nouns import Event, Fact
@@ -70,7 +70,8 @@ def _on_another(cause: Fact, path: str) -> bool:
 
 @CONDITIONS.named(
     "client evicted or input/output trouble",
-    "A client of the run's nodes was evicted, or its output has an I/O error that can be of this file system.",
+    "A client of the run's nodes was evicted, or its output has an I/O error that can be of this file system, or a deadline of its own for "
+    "reading or writing that ran out by this.",
 )
 def evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
@@ -78,7 +79,11 @@ def evicted_or_io(world: World, cause: Fact, effect: Fact) -> str | None:
     words = effect.attrs.get(WORDS) or {}
     if run and evicted & set(run.nodes) and not words.get("own") and not words.get("storage"):
         return None
-    return io_trouble(world, cause, effect)
+    if not deadline_by(cause, effect):
+        return io_trouble(world, cause, effect)
+    paths = [path_in(event.message) for event in words["own"]]
+    local = [path for path in paths if path and LOCAL_PATH.match(path)]
+    return f"what took long was on {local[0]}" if local else None
 
 
 @CONDITIONS.named(

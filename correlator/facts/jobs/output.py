@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from correlator.model.nouns import Event
 from parsers.documents.fields import number
@@ -90,6 +90,32 @@ def _words(message: str, kind: str) -> str:
 
 
 _kept_words = lru_cache(maxsize=16_384)(_words)
+
+
+#: A program's own deadline for what it reads or writes: what took too long, and how long, at most.
+_IO_WORDS = r"(?:checkpoint\w*|snapshot\w*|sav(?:e|ing)|writ(?:e|ing)|read(?:ing)?|load(?:ing)?|flush\w*|fsync|data ?set|data ?loader|shards?|file ?system|i/o)"
+_TOO_LONG = r"(?:\btook\b.*\b(?:more|longer) than\b|\bexceed(?:ed|s)\b|\btimed[ -]?out\b|\btime-?out(?: expired)?\b|\bdeadline\b|\bnot (?:done|finished|completed?) (?:within|after|in)\b)"
+_IO_DEADLINE = re.compile(rf"(?=.*\b{_IO_WORDS}\b).*{_TOO_LONG}")
+_TOOK = re.compile(r"\b(?:took|after|waited(?: for)?)(?: for)? (\d{1,6}(?:\.\d{1,6})?) ?(?:s|secs?|seconds)\b")
+_ALLOWED = re.compile(
+    r"\b(?:(?:more|longer) than|exceed(?:ed|s)|deadline(?: of)?|limit(?: of)?|within|at most|max(?:imum)?(?: of)?)(?: the (?:limit|deadline) of)? (\d{1,6}(?:\.\d{1,6})?) ?(?:s|secs?|seconds)\b"
+)
+
+
+class IoDeadline(NamedTuple):
+    """A program's own deadline for reading or writing, that ran out: what it ``took`` and was ``allowed`` (seconds; None if the line does not say)."""
+
+    took: float | None
+    allowed: float | None
+
+
+def io_deadline(text: str) -> IoDeadline | None:
+    """What a line says of a deadline of the program's own for what it reads or writes; None if it speaks of none."""
+    lowered = text[:_KEPT_TEXT].lower()
+    if not _IO_DEADLINE.search(lowered) or _PEERS.search(lowered):
+        return None
+    took, allowed = _TOOK.search(lowered), _ALLOWED.search(lowered)
+    return IoDeadline(None if took is None else float(took[1]), None if allowed is None else float(allowed[1]))
 
 
 _TIMEOUT_MS = re.compile(r"Timeout\(ms\)\s*=\s*(\d+)")

@@ -25,7 +25,7 @@ EXPECTED: dict[str, Found] = {
     "lockups_of_two_nodes": Found({}, frozenset({("infra.node", "node.panic", "gpu02"), ("infra.node", "node.panic", "gpu03")})),
     "loud_node_beside_lost_fabric": Found({}, frozenset({("infra.gpu", "gpu.xid", "gpu03"), ("infra.network", "nic.link_down", "gpu02"), ("infra.network", "nic.link_down", "gpu03")})),
     "munge_key_rotated_on_half": Found({}, frozenset({("infra.node", "node.munge_failure", "gpu03"), ("infra.node", "node.munge_failure", "gpu04")})),
-    "neighbour_takes_all_processes": Found({"4": "unknown"}, frozenset()),
+    "neighbour_takes_all_processes": Found({}, frozenset()),
     "own_memory_beside_ecc": Found({}, frozenset({("infra.gpu", "gpu.xid", "gpu02")})),
     "processes_named_like_the_driver": Found({}, frozenset()),
     "prolog_fails_for_whole_nodes": Found({}, frozenset({("infra.scheduler", "slurm.prolog_failure", "gpu02")})),
@@ -33,7 +33,7 @@ EXPECTED: dict[str, Found] = {
     "refund_by_words_of_slurm": Found({}, frozenset({("infra.scheduler", "slurm.slurmd_crash", "gpu02"), ("infra.scheduler", "slurm.slurmd_crash", "gpu04")})),
     "requeued_from_a_sick_node": Found({"33": "unknown"}, frozenset({("infra.gpu", "gpu.xid", "gpu03")})),
     "slurmd_restarted_with_few_files": Found({}, frozenset({("infra.node", "node.environment", "gpu03")})),
-    "storage_heals_before_own_bug": Found({"27": "wrong, nobody blamed"}, frozenset()),
+    "storage_heals_before_own_bug": Found({}, frozenset({("infra.storage", "storage.outage", "nas01")})),
     "users_words_in_lines_of_root": Found({}, frozenset()),
 }  # fmt: skip
 #: A user's words in slurmd.log, and an administrator's reason that blames another GPU's run.
