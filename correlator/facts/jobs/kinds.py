@@ -75,13 +75,13 @@ _SLURMSTEPD_GONE = replace(
 )  # fmt: skip
 
 
-def _said_by_slurmd(fact: Fact) -> Cause | None:
+def _of_slurmd(fact: Fact) -> Cause | None:
     return _SLURMSTEPD_GONE if any(e.kind == "slurm.stepd_gone" for e in fact.events) else None
 
 
 BATCH_LOST = Kind(
     "batch.lost", "slurmd", "A node responded, but the job's batch script was not running on it.", NoAttrs,
-    witnesses=("slurmctld", "slurmd"), cause=_BATCH_GONE, variant=_said_by_slurmd,
+    witnesses=("slurmctld", "slurmd"), cause=_BATCH_GONE, variant=_of_slurmd,
 )  # fmt: skip
 
 
