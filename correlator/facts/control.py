@@ -173,8 +173,9 @@ def cancellations(world: World) -> list[Fact]:
     return facts
 
 
-#: slurmctld refuses a request in the moment in which it logs it (seconds).
-REFUSED_S = 2.0
+#: slurmctld logs a request before it waits for the lock of its jobs, and refuses it then: on a busy one seconds later (seconds).
+#: Whoever may not cancel a job may not do so a minute earlier or later either.
+REFUSED_S = 60.0
 
 
 def _refused_requests(world: World) -> set[tuple[int, object, int]]:

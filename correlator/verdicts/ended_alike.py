@@ -77,12 +77,13 @@ class _Death(NamedTuple):
 
 
 class _Deaths(NamedTuple):
-    """Those with one signal or error, in order of time, and the ends and starts of their runs (epoch seconds), and their users."""
+    """Those with one signal or error, in order of time, and the ends and starts of their runs (epoch seconds), and a number for the user of each."""
 
     each: list[_Death]
     ends: Moments
     starts: Moments
-    users: np.ndarray[Any, np.dtype[np.str_]]
+    users: np.ndarray[Any, np.dtype[np.int64]]
+    numbers: dict[str, int]
 
 
 class _Files(NamedTuple):
@@ -139,10 +140,10 @@ class EndedAlike:
         if deaths is None or user in (None, SOMEBODY):
             return
         found = slice(*_moment(deaths, verdict.run.end or 0.0))
-        others = np.flatnonzero(deaths.users[found] != user)
+        others = np.flatnonzero(deaths.users[found] != deaths.numbers.get(user or "", -1))
         if len(others):
             which = deaths.each[found.start + others[0]].run.key
-            users = len(np.unique(deaths.users[found][others]))
+            users = np.count_nonzero(np.bincount(deaths.users[found][others]))
             verdict.doubts.append(
                 f"The same error ended {f'{len(others)} jobs' if len(others) > 1 else f'job {which}'} of "
                 f"{f'{users} other users' if users > 1 else 'another user'} in the same moment: a program that they share may be broken, "
@@ -179,8 +180,9 @@ class EndedAlike:
 def _in_columns(deaths: list[_Death]) -> _Deaths:
     deaths.sort(key=lambda death: (death.end, death.run.key))
     starts = [death.run.start or death.end for death in deaths]
-    users = np.array([death.user for death in deaths], np.str_)
-    return _Deaths(deaths, np.array([death.end for death in deaths]), np.array(starts), users)
+    numbers = {user: number for number, user in enumerate(sorted({death.user for death in deaths}))}
+    users = np.array([numbers[death.user] for death in deaths], np.int64)
+    return _Deaths(deaths, np.array([death.end for death in deaths]), np.array(starts), users, numbers)
 
 
 def _moment(deaths: _Deaths, end: float) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
 from correlator.facts.environment.kinds import NODE_ENVIRONMENT
@@ -91,11 +93,18 @@ TOGETHER_S = 60.0
 
 
 def _cancelled_with_others(world: World, run: Run, end: Fact) -> bool:
-    """Did root cancel other jobs as well at that time?"""
-    return any(
-        f.run is not None and f.run.split("#")[0] != str(run.job_id) and abs(f.start - end.start) <= TOGETHER_S and str(f.attrs[UID]) in ROOT
-        for f in world.facts_of(USER_CANCEL.name)
+    """Did root cancel other jobs as well at that time, by slurmctld's log or by accounting? A slurmd cancels what it cannot launch as root too."""
+    asked = {
+        int(f.run.split("#")[0]) for f in world.facts_of(USER_CANCEL.name)
+        if f.run is not None and abs(f.start - end.start) <= TOGETHER_S and str(f.attrs[UID]) in ROOT
+    }  # fmt: skip
+    accounted = (
+        r for r in world.in_time.overlapping(end.start - TOGETHER_S, end.start + TOGETHER_S)
+        if r.end is not None and abs(r.end - end.start) <= TOGETHER_S and str(r.row.get("cancelled_by")) in ROOT
     )  # fmt: skip
+    others = chain((r for job in asked for r in world.runs_of_job.get(job, ())), accounted)
+    known = {other.job_id for other in others if other.job_id != run.job_id and not given_up(world, other)}
+    return bool(known or {job for job in asked if job != run.job_id and job not in world.runs_of_job})
 
 
 def _timed_out(

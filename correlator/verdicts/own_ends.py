@@ -86,7 +86,7 @@ _OF_PATH = re.compile(rf": (?:{_PATH_ERRORS})\b", re.IGNORECASE)
 #: of them (slurm src/common/slurm_errno.c, src/slurmd/slurmstepd/mgr.c).
 _OF_SLURM = re.compile(
     r"^(?:srun|salloc|slurmstepd[\w.-]*): .*(?:unable to contact slurm|socket timed out|zero bytes were transmitted|communication connection failure"
-    r"|can.t find an address, check slurm\.conf|message (?:send|receive) failure|communication shutdown failure|unexpected missing socket"
+    r"|can.t find (?:an )?address\b.*, check slurm\.conf|slurm_set_addr: unable to resolve |message (?:send|receive) failure|communication shutdown failure|unexpected missing socket"
     r"|connection (?:refused|timed out|reset)|no route to host|in standby mode|temporarily unable to accept|error configuring interconnect"
     r"|could not set up environment|user not found on host|credential (?:revoked|expired)|unable to create cgroup)",
     re.IGNORECASE,

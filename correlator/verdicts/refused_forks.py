@@ -6,6 +6,8 @@ have used it up, this one too, and so may what others started. The kernel writes
 
 from __future__ import annotations
 
+import re
+
 from correlator.facts.environment.kinds import PROCESSES
 from correlator.facts.environment.symptoms import signature_of
 from correlator.facts.world import World
@@ -20,7 +22,7 @@ def refused_fork(world: World, run: Run, end: Fact) -> tuple[str, list[Event]] |
     kernel shortly before; of a limit that holds for one job or for one user there is no such event."""
     refused = [
         e for e in world.kinds("kernel.fork_refused")
-        if e.host in run.nodes and -FAILS_WITHIN_S <= e.time - end.start <= 1.0 and run.covers(e.time)
+        if e.host in run.nodes and _holds_jobs(_group(e)) and -FAILS_WITHIN_S <= e.time - end.start <= 1.0 and run.covers(e.time)
     ]  # fmt: skip
     signature = signature_of(end) if refused else None
     if signature is None or signature.event is None or signature.symptom.name != PROCESSES:
@@ -36,6 +38,15 @@ def refused_fork(world: World, run: Run, end: Fact) -> tuple[str, list[Event]] |
         "who had used that up, nothing that was collected tells"
     )
     return reason, [first, signature.event]
+
+
+#: What systemd starts beside slurmd: its processes are no jobs, and the limit of its group holds for none.
+_BESIDE_SLURM = re.compile(r"/(?:machine\.slice|(?![^/]*slurm)[^/]*\.service)(?:/|$)")
+
+
+def _holds_jobs(group: str) -> bool:
+    """May jobs of Slurm be in a control group? Cron's, which users can fill, holds none. True where the kernel names no group."""
+    return _BESIDE_SLURM.search(group) is None
 
 
 def _group(refused: Event) -> str:

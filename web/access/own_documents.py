@@ -106,7 +106,7 @@ _TO_USERS = re.compile(r"^Tell .*? to submit again")
 _UID = re.compile(r"(?i)\b(uid|gid)[ =:]*\d+")
 _PATH = re.compile(r"(?<![\w.])/(?:[\w.@~-]+/)*[\w.@~-]+")
 #: Folders of the system; any other folder may be a user's.
-_SYSTEM = ("/dev/", "/sys/", "/proc/", "/etc/", "/run/", "/usr/", "/bin/", "/sbin/", "/lib/")
+_SYSTEM = ("/dev/", "/sys/", "/proc/", "/etc/", "/run/", "/usr/", "/bin/", "/sbin/", "/lib/", "/system.slice/")
 #: System accounts run jobs occasionally, and are ordinary words in sentences.
 _NOBODYS = frozenset({"root", "slurm", "nobody"})
 #: The correlator quotes this many characters of a line, followed by dots.

@@ -191,6 +191,10 @@ def lost_batches(world: World) -> list[Fact]:
     )]  # fmt: skip
 
 
+#: A slurmstepd that ends first closes its socket and then removes it: slurmd may look between the two. Such a run ends at once (seconds).
+ENDS_WITHIN_S = 5.0
+
+
 def _strays(world: World) -> list[Fact]:
     """The same by slurmd: at the socket of the batch script's slurmstepd nobody listens, while the run goes on.
 
@@ -203,7 +207,7 @@ def _strays(world: World) -> list[Fact]:
             continue
         runs = world.runs_of_job.get(event.job_id, ())
         run = next((r for r in runs if event.host in r.nodes and r.covers(event.time, 0.0)), None)
-        if run is None or run.key in found:
+        if run is None or run.key in found or (run.end is not None and run.end - event.time <= ENDS_WITHIN_S):
             continue
         if not any(r is not run and event.host in r.nodes and (r.start or 0.0) <= event.time for r in runs):
             found[run.key] = BATCH_LOST.fact(event.time, None, event.sigma, event.host, run=run.key, events=(event,))

@@ -53,8 +53,12 @@ LOST = re.compile(
     r"|Connection (?:refused|reset by peer)|Software caused connection abort|No route to host|Network is (?:down|unreachable)"
     r"|Communication error on send|Link has been severed|Protocol error|Bad message|Required key not available|Key has (?:expired|been revoked))$"
 )
-#: Of these, what a FUSE file system gives whose daemon has died or was cut off. Users may mount their own, and let it die.
-_OF_FUSE = re.compile(r"^(?:Transport endpoint is not connected|Software caused connection abort)$")
+#: Of these, what a FUSE file system gives whose daemon has died, was cut off, or passes on an error of its connection. Users may mount
+#: their own, and let it die.
+_OF_FUSE = re.compile(
+    r"^(?:Transport endpoint is not connected|Software caused connection abort|Connection (?:refused|reset by peer)|No route to host"
+    r"|Network is (?:down|unreachable)|Protocol error|Bad message)$"
+)
 READ_ONLY = re.compile(r"^Read-only file system$")
 #: Errors that a wrong path gives as well.
 ABSENT = re.compile(r"^(?:No such file or directory|Permission denied|Operation not permitted)$")

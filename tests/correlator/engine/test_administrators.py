@@ -102,6 +102,18 @@ SITUATIONS = [
         (APP,),
     ),
     heard(
+        "a busy slurmctld refuses a stranger's scancel five seconds after it has logged it",
+        [SLURMD, ASKED.format("-12s", 20007), VIOLATION.format("-7s", 20007)],
+        (ended(nodes="gpu01", exit_code=9, **ALICE),),
+        (APP,),
+    ),
+    *(heard(
+        f"srun finds no address for a node: {words}",
+        [SLURMD, f"-1s {{0}} stderr: srun: error: {words}"],
+        (ended(nodes="gpu[01-02]", exit_code=1, **ALICE),),
+        (UNKNOWN,),
+    ) for words in ("fwd_tree_thread: can't find address for host gpu02, check slurm.conf", 'slurm_set_addr: Unable to resolve "gpu02"')),
+    heard(
         "a stranger's scancel is refused beside her own",
         [SLURMD, ASKED.format("-8s", 20007), VIOLATION.format("-8s", 20007), ASKED.format("-7.5s", 1000)],
         (ended(nodes="gpu01", exit_code=15, **ALICE),),

@@ -24,6 +24,8 @@ SITUATIONS = [
     heard("a group that the kernel does not name", [REFUSED.format("-3s", "").rstrip(), NO_FORK], (alone(),), (UNKNOWN,), at_most=0.7),
     heard("a limit of the job's own group", [REFUSED.format("-3s", OWN), NO_FORK], (alone(),), (APP,)),
     heard("a limit of a user's sessions", [REFUSED.format("-3s", "/user.slice/user-1007.slice"), NO_FORK], (alone(),), (APP,)),
+    *(heard(f"the limit of a service beside slurmd: {unit}", [REFUSED.format("-3s", f"/system.slice/{unit}"), NO_FORK], (alone(),), (APP,))
+      for unit in ("cron.service", "nginx.service")),
     heard("an hour before it began", [REFUSED.format("-70min", SHARED), NO_FORK], (alone(),), (APP,)),
     heard("on another node", [REFUSED.format("-3s", SHARED).replace("gpu07", "gpu08"), NO_FORK], (alone(),), (APP,)),
     heard("a program that fails by something else", [REFUSED.format("-3s", SHARED), "-1s {0} stderr: KeyError: 'train_loss'"], (alone(),), (APP,)),

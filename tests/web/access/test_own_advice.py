@@ -126,3 +126,9 @@ def test_what_would_make_a_cause_known_names_no_setting_of_the_site() -> None:
     text = "A log of the run's nodes. If no user can write to these files, users_can_write_syslog = false in the configuration makes them count; for a log host, users_can_send_syslog = false."
     shown = OwnDocuments(Rows([RUN], [])).verdict(RUN, {"category": "unknown", "change_my_mind": text})
     assert shown["change_my_mind"] == "A log of the run's nodes."
+
+
+def test_an_owner_reads_which_control_group_of_the_system_had_reached_its_limit() -> None:
+    text = "it could start no more processes on gpu02, and the control group /system.slice/slurmd.service had reached its limit"
+    shown = OwnDocuments(Rows([RUN], [])).verdict(RUN, {"category": "unknown", "summary": text})
+    assert shown["summary"] == text

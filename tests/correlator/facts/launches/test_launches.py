@@ -193,6 +193,13 @@ SITUATIONS = [
         (UNKNOWN, None),
         ("node.mount_failure",),
     ),
+    *(heard(
+        f"one user's own FUSE mount passes on an error of its connection: {why}",
+        [*unopened("0s", "gpu01", 0, "/home/ada/mnt/x.out", why), launched("5s", "gpu02", 1, 1003)],
+        (setup_failed("ada"), fine("cyd")),
+        (UNKNOWN, None),
+        ("node.mount_failure",),
+    ) for why in ("No route to host", "Network is unreachable", "Connection refused")),
     heard(
         "one user names a folder where a file is",
         [*unopened("0s", "gpu01", 0, "/beegfs/ada/x/y.out", "Not a directory")],
@@ -312,6 +319,28 @@ SITUATIONS = [
         ],
         (by_root("-2h"), by_root("-2h") | {"nodes": "gpu02"}),
         (CANCEL, CANCEL),
+    ),
+    heard(
+        "root cancels all jobs, and only accounting tells of it",
+        [EARLIER, launched("-2h", "gpu01", 0), launched("-2h", "gpu02", 1), DESERTED.format("-50min")],
+        (by_root("-2h"), by_root("-2h") | {"nodes": "gpu02"}),
+        (CANCEL, CANCEL),
+    ),
+    heard(
+        "root cancels such a job in the minute in which a slurmd cancels one that it cannot launch",
+        [
+            EARLIER, launched("-2h", "gpu01", 0), launched("-22s", "gpu02", 1, 1005), DESERTED.format("-50min"), ROOT_KILLS.format("0s"),
+            GIVEN_UP.format("-21s").replace("{0}", "{1}").replace("gpu01", "gpu02"), ROOT_KILLS.format("-20s").replace("{0}", "{1}"),
+        ],
+        (by_root("-2h"), by_root("-25s", "-20s") | {"nodes": "gpu02"}),
+        (LOST_BATCH, UNKNOWN),
+    ),
+    heard(
+        "slurmd looks for the slurmstepd of a batch script while that ends: its socket is closed and not yet removed",
+        [EARLIER, launched("-2h", "gpu01", 0), DESERTED.format("-1s")],
+        (ended(nodes="gpu01", start="-2h"),),
+        (APP,),
+        ("slurm.slurmd_crash",),
     ),
     heard(
         "its user cancels such a job",
