@@ -27,7 +27,7 @@ ROUTE = "/api/v1/backup"
 #: The empty file in a folder for a copy which shows that whoever asks the service may write there, too.
 PROOF = ".faultline-backup-"
 
-Dest = Annotated[Path, typer.Argument(metavar="DEST", help="The copy's folder.")]
+Dest = Annotated[Path, typer.Argument(parser=named_path, metavar="DEST", help="The copy's folder.")]
 Data = Annotated[Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")]
 ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")]
 Server = Annotated[

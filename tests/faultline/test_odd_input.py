@@ -20,6 +20,7 @@ from tests.faultline.command import faultline
     (["query", "Jobs", "--max-rows", "99999999999999999999"], "--max-rows"), (["ingest", ""], "empty path"),
     (["ingest", "/etc/hostname", "--data", ""], "empty path"), (["incidents", "--data", ""], "empty path"),
     (["store", "info", "--data", ""], "empty path"), (["backup", "/tmp/copy", "--data", ""], "empty path"),
+    (["backup", ""], "empty path"), (["verify", ""], "empty path"), (["restore", ""], "empty path"),
 ])  # fmt: skip
 def test_what_cannot_be_meant_is_one_line(arguments: list[str], said: str) -> None:
     done = faultline(*arguments)
