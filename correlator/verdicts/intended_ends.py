@@ -22,6 +22,7 @@ from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts import stated_ends
 from correlator.verdicts.cancellations import ROOT, cancelled, given_up, named, requester
 from correlator.verdicts.still_runs import SLOWED_SURE, stood_still
+from correlator.verdicts.wanted_nodes import out_of_service
 from parsers.documents.fields import integer
 
 #: What people and Slurm do on purpose.
@@ -117,7 +118,8 @@ def _timed_out(
     if any(c.root.kind in roots() for c in chains):
         return None
     if stated := stated_ends.other_limit(run, lines):
-        return "app.timeout", LIMIT_SURE, stated, lines
+        beside, drains = out_of_service(world, run)
+        return "app.timeout", LIMIT_SURE, f"{stated}{beside}", [*lines, *drains]
     if short := _short_of_limit(run, lines):
         return "unknown", UNLOGGED_LAUNCHER_SURE, short, lines
     slow = [c.root for c in chains if c.root.kind == SLOW.name]
