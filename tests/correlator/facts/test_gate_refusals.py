@@ -13,9 +13,11 @@ import pytest
 
 from collector.ingest import Ingest
 from correlator.engine import correlate
+from correlator.facts.control import PROLOG_FAILURE, UNFIT, _refused
 from parsers.documents import read as parse_document
 from parsers.record import Origin
 from store import open_store
+from tests.correlator.making import T0, event, world
 from tests.line_parser import remembering
 
 CAPTURE = Path(__file__).resolve().parents[2] / "captures" / "prolog_fails"
@@ -105,6 +107,23 @@ def test_what_proves_no_refusal_leaves_a_failed_prolog(data: bytes, folder: str,
     verdict, incidents, _ = concluded(tmp_path, data, folder=folder)
     assert {one["root_cause"]["event"] for one in incidents} == {"slurm.prolog_failure"}
     assert "the prolog failed on gpu02" in verdict["summary"]
+
+
+@pytest.mark.parametrize("more", [{"FAULTLINE_EVENT": "taskprolog"}, {"FAULTLINE_GATE_ANSWER": ""}, {}])
+def test_only_a_whole_record_of_the_gate_is_a_line(more: dict[str, str]) -> None:
+    found = parse_document("hook_spool", record(**more), Origin(host="gpu02"))
+    assert len(found.rows("logs")) == (not more) and not len(found.rows("jobs")), "a task prolog's words are a user's"
+
+
+@pytest.mark.parametrize(
+    ("host", "job", "at", "is_of_it"),
+    [("gpu02", 1, 0.0, True), ("gpu01", 1, 0.0, False), ("gpu02", 2, 0.0, False), ("gpu02", 1, -3600.0, False)],
+)
+def test_a_refusal_is_of_a_failed_prolog_of_its_job_on_its_node(host: str, job: int, at: float, is_of_it: bool) -> None:
+    """What the long cases above show of whole trees."""
+    failed = PROLOG_FAILURE.fact(T0, T0, 0.1, host="gpu02", run="1", attrs={"which": "prolog"})
+    refusal = event("sys.gate_refused", at, host, job_id=job, reason="Xid 79")
+    assert (_refused(failed, world([refusal])).attrs.get(UNFIT) is not None) is is_of_it
 
 
 def test_a_site_that_goes_on_after_the_gate_has_no_refused_job(tmp_path: Path) -> None:
