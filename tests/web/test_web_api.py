@@ -133,7 +133,7 @@ def test_a_query_that_is_not_sent_as_json_is_told_so(client: TestClient) -> None
     assert broken.status_code == 422 and "double quotes" in broken.json()["detail"]
 
 
-@pytest.mark.parametrize("packed", [gzip.compress(b'{"query": "Jobs"}'), b"{}"])
+@pytest.mark.parametrize("packed", [gzip.compress(b'{"query": "Jobs"}'), b"{}"], ids=["packed", "not packed"])
 def test_a_packed_query_is_refused_by_the_packings_name(client: TestClient, packed: bytes) -> None:
     """Only receivers unpack; ``{}`` is text, whatever its header says."""
     headers = {"content-type": "application/json", "content-encoding": "gzip"}

@@ -478,8 +478,7 @@ def _above(world: World, upper: str, leaf: Draft, links: list[Draft]) -> bool:
     return any(f.host == leaf.host and abs(f.start - leaf.start) <= TOGETHER_S for f in links)
 
 
-#: Integrity warnings of one port this close together are one bad link; fewer than this many are routine on every
-#: fabric.
+#: Integrity warnings of one port this close together are one bad link; fewer than this many are routine on every fabric.
 SAME_ERRORS_S, ERROR_LINES = 1800.0, 2
 
 
@@ -488,7 +487,8 @@ def link_errors(world: World) -> list[Fact]:
     groups: dict[tuple[str, str], list[Event]] = defaultdict(list)
     alias = Aliases(world)
     for event in world.kinds("fabric.link_errors", "nic.link_errors", "switch.port_errors", "switch.link_errors"):
-        host = str(event.entities.get("peer_node") or event.host or "")
+        # OpenSM's 5402: the port answers no query, as without power.
+        host = "" if event.entities.get("error") == "5402" else str(event.entities.get("peer_node") or event.host or "")
         device = event.device or ""
         if event.kind.startswith("switch."):
             cable = world.site.far_end(host, device, event.time)

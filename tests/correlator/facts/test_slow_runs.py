@@ -104,7 +104,7 @@ def test_several_hot_packages_are_a_hot_node():
 
 
 def test_link_errors_need_more_than_one_warning():
-    def warned(n):
+    def warned(n, **more):
         return [
             event(
                 "fabric.link_errors",
@@ -114,6 +114,7 @@ def test_link_errors_need_more_than_one_warning():
                 source="opensm",
                 ibdev="mlx5_1",
                 peer_node="n1",
+                **more,
             )
             for i in range(n)
         ]
@@ -121,6 +122,7 @@ def test_link_errors_need_more_than_one_warning():
     assert facts(_slow_world(events=warned(1)), "link.errors") == []
     (bad,) = facts(_slow_world(events=warned(4)), "link.errors")
     assert (bad.host, bad.device, bad.attrs["count"]) == ("n1", "mlx5_1", 4)
+    assert facts(_slow_world(events=warned(4, error="5402")), "link.errors") == [], "the port answered no query"
 
 
 def test_a_fan_that_failed_before_belongs_to_the_heat():
