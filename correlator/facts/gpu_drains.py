@@ -79,6 +79,14 @@ def not_by_others(world: World, run: Run, end: Fact) -> str | None:
     return None if asked and not preempted else "nobody asked for its requeue"
 
 
+def may_be_taken_off(run: Run, end: Fact) -> bool:
+    """May somebody else have ended a run, by what is known of its end alone? Nobody waits for a GPU's fault otherwise."""
+    if end.kind != RUN_CANCELLED.name:
+        return not integer(run.row.get("exit_code"))
+    who = [run.row.get("cancelled_by"), *(e.entities.get("uid") for e in end.events)]
+    return any(one not in (None, "") and not is_own(run, str(one)) for one in who)
+
+
 def taken_off(world: World, fault: Fact, run: Run, end: Fact) -> str | None:
     """Why nobody took a run off a node that was drained for this fault; None if somebody did."""
     if not is_unusable(fault):

@@ -8,9 +8,9 @@ from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.environment.kinds import FABRIC
 from correlator.facts.environment.symptoms import symptom_of
 from correlator.facts.fabric_managers import started_between
-from correlator.facts.gpu_drains import taken_off
+from correlator.facts.gpu_drains import may_be_taken_off, taken_off
 from correlator.facts.gpu_hangs import stood_by
-from correlator.facts.gpu_holders import may_hold_as_well
+from correlator.facts.gpu_holders import may_hold_as_well, none_counted
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import CODE, FAMILY, WORDS
 from correlator.model.nouns import Fact
@@ -45,6 +45,7 @@ def needs_reboot(world: World, cause: Fact, effect: Fact) -> str | None:
 @CONDITIONS.named(
     "taken off the node",
     "The GPU cannot be used before it is reset, its node was drained for it, and somebody else than its user ended the run.",
+    may_be_taken_off,
 )
 def taken_off_node(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)
@@ -54,6 +55,7 @@ def taken_off_node(world: World, cause: Fact, effect: Fact) -> str | None:
 @CONDITIONS.named(
     "stood still by its GPU",
     "Nobody else can have held the GPU, which cannot be used before it is reset, and the run's output did not go on after that.",
+    lambda run, end: not none_counted(run),
 )
 def stood_by_its_gpu(world: World, cause: Fact, effect: Fact) -> str | None:
     run = run_of(world, effect)

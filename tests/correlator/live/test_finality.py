@@ -50,7 +50,7 @@ RESULTS: dict[str, tuple[tuple[str, ...], dict[str, Any], tuple[float, float], s
     "cancelled": (ALIVE, ended("CANCELLED"), (12, 13), "causes of a cancellation"),
     "preempted": (ALIVE, ended("PREEMPTED"), (12, 13), "the last lines of a job"),
     "out of memory": (ALIVE, ended("OUT_OF_MEMORY"), (12, 13), "the last lines of a job"),
-    "time limit": (ALIVE, ended("TIMEOUT"), (12, 19), "causes of a missed time limit"),
+    "time limit": (ALIVE, ended("TIMEOUT"), (12, 26), "causes of a missed time limit"),
     "own error": ((*ALIVE, KEY_ERROR), ended(), (25, 26), "causes of a failure"),
     "GPU": ((*ALIVE, XID), ended(), (25, 26), "causes of a failure"),
     "link that is back": ((*ALIVE, *down("-250s", "gpu01", "eth0", "-2s"), SET_DOWN, KILLED), ended("NODE_FAIL"), (25, 71), "this lasts"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from correlator.facts.gpu_drains import may_be_taken_off
 from correlator.facts.world import World
 from correlator.model.nouns import Event, Run
 from correlator.verdicts.verdict import Verdict
@@ -121,3 +122,9 @@ def test_a_run_that_failed_before_the_other_was_taken_off_may_have_held_it() -> 
     lines = [fault(), *drained(at=20.0), requeuing(31.0)]
     found = judged(world(lines, [requeued(30.0, gpus=1), other]))
     assert said(found["2"]) == GPU
+
+
+def test_what_its_own_user_ended_waits_for_no_fault() -> None:
+    where = world([], [cancelled("1007"), run(2, ["n2"], -900, 140, "CANCELLED", uid="1007", cancelled_by="0")])
+    ends = {f.run or "": f for f in where.facts_of("run.cancelled")}
+    assert {key: may_be_taken_off(where.run[key], end) for key, end in ends.items()} == {"1": False, "2": True}
