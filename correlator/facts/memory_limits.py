@@ -43,7 +43,7 @@ class MemoryLimited(TypedDict):
 
 MEMORY_TAKEN = Kind(
     "memory.taken", "node", "The kernel killed a job's process for want of memory on its node, beyond the limit of the job, which had not used up its own.",
-    MemoryTaken, witnesses=("kernel",), brief="others took its node's memory",
+    MemoryTaken, witnesses=("kernel",), reported_within_s=60.0, brief="others took its node's memory",
     cause=Cause(
         "node.memory_pressure", "infra.node",
         "the kernel of {host} killed {process}, which held {held_mib} of the {given_mib} MiB that its job was given, as {full} had none left",
@@ -57,7 +57,7 @@ MEMORY_TAKEN = Kind(
 
 MEMORY_LIMITED = Kind(
     "memory.limited", "slurmd", "A node limits jobs to clearly less memory than Slurm gave them, and other nodes do not.", MemoryLimited,
-    witnesses=("slurmd",), brief="its node allows less memory than was given",
+    witnesses=("slurmd",), reported_within_s=60.0, brief="its node allows less memory than was given",
     cause=Cause(
         "node.memory_limit", "infra.node",
         "slurmstepd of {host} limited a job to {limit_mib} of the {given_mib} MiB that it was given, where {peer} sets the whole",
