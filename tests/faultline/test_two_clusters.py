@@ -125,7 +125,7 @@ def test_a_node_has_its_own_clusters_runs_incidents_states_and_events(pages: Tes
     ids = {event["event_id"] for event in reported["recent_events"]}
     other = pages.get(f"/api/v1/nodes/gpu02@{'west' if cluster == 'east' else 'east'}").json()
     assert not ids & {event["event_id"] for event in other["recent_events"]}
-    assert {"east": 5, "west": 3}[cluster] == len(ids), "west's own logs of gpu02 were not loaded"
+    assert {"east": 6, "west": 3}[cluster] == len(ids), "west's own logs of gpu02 were not loaded"
     risk = pages.get(f"/api/v1/nodes/gpu02@{cluster}/risk").json()
     assert {item["id"] for item in risk["incidents"]} <= {item["id"] for item in reported["incidents"]}
     page = pages.get(f"/nodes/gpu02@{cluster}", headers=PAGE).text

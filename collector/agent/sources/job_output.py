@@ -28,7 +28,7 @@ from collector.agent.strangers import quoted
 #: Words of lines that tell of a failure, or of what a failure rests on; a test holds them against the catalogue's patterns for jobs.
 _FAILURE = re.compile(
     rb"error|exception|traceback|fatal|fail|abort|segmentation|segfault|kill|out of memory|oom|xid|time[d ]*-?out|time limit|panic"
-    rb"|bus error|core dumped|signal|cancel|terminat|unreachable|refused|assert|no space|stale|watchdog|lost|reset|broken|denied|unable"
+    rb"|bus error|core dumped|signal|cancel|terminat|unreachable|refused|assert|no space|too many|stale|watchdog|lost|reset|broken|denied|unable"
     rb"|cannot|can't|could not|couldn't|invalid|missing|not found|no such|preempt|requeue|revoked|dead|hang|hung|stuck|uncorrectable|warn"
     rb"|unavailable|unrecognized|unhandled|mismatch|exceed|exit code|exited|interrupt|stall|unexpected|illegal|corrupt"
     rb"|exits with|return code|ctrl-c|severe|no devices|died|entire process down|no components|expired|no kerberos|socket_ifname",
