@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from tests.correlator.engine.test_liars import CAPTURES, unpacked
-from tests.correlator.engine.test_third_partys_faults import Found, each, found
+from tests.correlator.engine.test_liars import CAPTURES
+from tests.correlator.engine.test_third_partys_faults import Found, assert_all_are_judged, each, found
 
 ARCHIVES = sorted((CAPTURES / "fourth").glob("*.tar.xz"))
 #: What stands in the first part of a row is not the truth: it is what is concluded today.
@@ -42,10 +41,4 @@ def test_what_is_concluded_of_a_fourth_partys_faults(archive: Path) -> None:
 
 
 def test_all_such_captures_are_judged() -> None:
-    assert {p.name.split(".")[0] for p in ARCHIVES} == EXPECTED.keys()
-    for archive in ARCHIVES:
-        with unpacked(archive) as place:
-            jobs = {str(job["id"]) for job in json.loads((place / "truth.json").read_text())["jobs"]}
-        assert {key.split("_")[0].split("#")[0] for key in EXPECTED[archive.name.split(".")[0]].wrong} <= {
-            j.split("_")[0] for j in jobs
-        }
+    assert_all_are_judged(ARCHIVES, EXPECTED)

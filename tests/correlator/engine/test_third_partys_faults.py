@@ -6,7 +6,7 @@ Beside the verdicts, the incidents that blame a node: a lie that ends no job can
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -85,6 +85,15 @@ def found(archive: Path) -> Found:
     roots = ((i["category"], i["confidence"], i["root_cause"]) for i in told["incidents"])
     blamed = ((category, root["event"], root["host"] or "") for category, sure, root in roots if sure >= BLAMES)
     return Found(wrong, frozenset(blamed))
+
+
+def assert_all_are_judged(archives: Iterable[Path], expected: Mapping[str, Found]) -> None:
+    """Every archive has a row, and a row's jobs are in the truth of its archive."""
+    assert {p.name.split(".")[0] for p in archives} == expected.keys()
+    for archive in archives:
+        with unpacked(archive) as place:
+            jobs = {str(job["id"]).split("_")[0] for job in json.loads((place / "truth.json").read_text())["jobs"]}
+        assert {key.split("_")[0].split("#")[0] for key in expected[archive.name.split(".")[0]].wrong} <= jobs
 
 
 def each(archives: Iterable[Path], quick: Collection[str]) -> list[Any]:
