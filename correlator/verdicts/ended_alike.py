@@ -114,7 +114,7 @@ class EndedAlike:
             *((lost, OTHERS, True) for lost in _files_of(verdict.end, verdict.run)),
         ]  # fmt: skip
         for how, needed, apart in ways:
-            others = self._like(verdict.run, how, apart=apart) if how else []
+            others = self._like(verdict.run, how, needed, apart=apart) if how else []
             users = {other.user for other in others}
             if len(users) < needed:
                 continue
@@ -150,16 +150,23 @@ class EndedAlike:
                 "or each made the same mistake"
             )
 
-    def _like(self, run: Run, how: _How, *, apart: bool) -> list[_Death]:
+    def _like(self, run: Run, how: _How, needed: int, *, apart: bool) -> list[_Death]:
+        """Those of other users that ended so in the same moment; none if they are fewer than ``needed`` users."""
         deaths, user = self._deaths.get(how), user_of(run)
         if deaths is None or user in (None, SOMEBODY):
             return []
         end = run.end or 0.0
         first, last = _moment(deaths, end)
-        begun = np.abs(deaths.starts[first:last] - (run.start or end))
-        found = (deaths.each[first + n] for n in (np.flatnonzero(begun >= APART_S) if apart else range(last - first)))
+        users = deaths.users[first:last]
+        others = users != deaths.numbers.get(user or "", -1)
+        if apart:
+            others &= np.abs(deaths.starts[first:last] - (run.start or end)) >= APART_S
+        places = np.flatnonzero(others)
+        # A user's array can end a thousand tasks at once, each of which would look at those of the next user's.
+        if np.count_nonzero(np.bincount(users[places])) < needed:
+            return []
         beside = isinstance(how, _Files)
-        return [o for o in found if o.user != user and (beside or o.nodes.isdisjoint(run.nodes))]
+        return [o for o in (deaths.each[first + n] for n in places) if beside or o.nodes.isdisjoint(run.nodes)]
 
     @cached_property
     def _deaths(self) -> dict[_How, _Deaths]:
