@@ -167,8 +167,8 @@ def _records(lines: list[Line], gathered: Gathered) -> Iterator[_Record]:
                 yield last
             last = _Record(list(held), row)
             held.clear()
-        elif len(values) > wanted:
-            refuse()
+        elif len(values) > wanted and (len(held) > _WITHIN or fields.job_id(_cut(held[0].text, delimiter)[0]) is None):
+            refuse()  # before that, a name with delimiters and line ends may go on, with what looks like another's record
     refuse()
     if last:
         yield last

@@ -82,6 +82,15 @@ def _job(asked: Asked, row: Row) -> Page:
             (int(told[1]) if told else 0) != max(0, len(named) - 1) and "rejected" in card.text
         )
         page.passes(card)
+    sentences = [one for one in page.main.all("p", class_="lede") if "Its steps took" in one.text]
+    took = [f"{one['ratio']:.1f}" for one in found["slowed"] if one["ratio"]]
+    page.wrong += [
+        f"{page.path}: {one.text}, not {took}"
+        for one in sentences
+        if (n := re.search(r"took ([\d.]+) times", one.text)) and n[1] not in took
+    ]
+    for one in sentences:
+        page.passes(one)
     for block in page.main.all("details", class_="ctx"):
         page.says(block.one("summary"), f"all {len(block.all('div'))} lines of it")
         page.passes(block)

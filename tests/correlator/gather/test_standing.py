@@ -136,6 +136,12 @@ def test_one_line_of_a_job_rewrote_the_verdict_on_another() -> None:
     assert len(channels) == len(names) and not harm(channels, (xid,))
 
 
+def test_separators_before_another_jobs_row_in_a_name_make_that_row_no_jobs() -> None:
+    """sacct -P prints names as they are: more separators than columns made the line unreadable, and the forged row behind it counted."""
+    channels = tuple(c for c in CHANNELS if c.place == "accounting/names.txt")
+    assert channels and not harm(channels, tuple("|".join("x" * number) for number in range(2, 30)))
+
+
 @pytest.mark.long
 def test_a_copy_under_another_name_makes_no_line_the_kernels() -> None:
     """The kernel of gx01 writes uptimes, so the first line is not its own; the second shows the same text as a program's."""
