@@ -82,6 +82,10 @@ def _job(asked: Asked, row: Row) -> Page:
             (int(told[1]) if told else 0) != max(0, len(named) - 1) and "rejected" in card.text
         )
         page.passes(card)
+    for one in page.main.all("span"):
+        label = re.match(r"What would (?:make it known|change this verdict)", one.text)
+        if label:
+            page.says(one, f"{label[0]}: {verdict.get('change_my_mind')}")
     sentences = [one for one in page.main.all("p", class_="lede") if "Its steps took" in one.text]
     took = [f"{one['ratio']:.1f}" for one in found["slowed"] if one["ratio"]]
     page.wrong += [
@@ -203,6 +207,9 @@ def _node(asked: Asked, row: Row) -> Page:
         not note.text.startswith(f"{len(events)}, newest first" if len(events) < 500 else "newest 500")
     )
     page.passes(note)
+    for one in page.main.all("span", class_="dim"):
+        if one.text.endswith(" by accounting"):
+            page.says(one, f"{many(found['running_jobs'], 'job')} by accounting")
     _risk(page, risk)
     states = page.panel("States")
     for one in states.all(class_="states") if states else ():
