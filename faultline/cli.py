@@ -264,7 +264,7 @@ def incidents(
     stored = found["incidents"]
     found["incidents"] = [i for i in stored if incident_filter.touches(i, low, high, host, job)]
     if job:
-        found["verdicts"] = {k: v for k, v in found["verdicts"].items() if k.split("#")[0] == job.split("#")[0]}
+        found["verdicts"] = {k: v for k, v in found["verdicts"].items() if incident_filter.is_of(k, job.split("#")[0])}
     if format == "json":
         print(json.dumps(found, indent=1, sort_keys=True))
     else:

@@ -22,7 +22,12 @@ def show(listen: str, *, once: bool, insecure: bool = False) -> None:
     from correlator.incidents.stored import result
 
     settings = {"listen": listen, "insecure": insecure}
-    refuse(validate(settings, "command line"))  # before the load, which takes seconds
+    asked = validate(settings, "command line")
+    refuse(asked)  # before the load, which takes seconds
+    if not once:
+        from faultline.serving import bound, serve
+
+        bound(asked).close()  # likewise: an address that is taken
     with tempfile.TemporaryDirectory(prefix="faultline-demo-") as folder:
         data = Path(folder)
         with open_store(data) as store:
@@ -39,8 +44,6 @@ def show(listen: str, *, once: bool, insecure: bool = False) -> None:
         if once:
             return
         sys.stdout.flush()
-        from faultline.serving import serve
-
         serve(validate({**settings, "data": data}, "command line"), first_page=_page(found), listeners=False)
 
 

@@ -52,7 +52,8 @@ BACKLOG = 4096
 HELD_RETRY_S = 1.0
 
 
-def _bind(config: Config) -> socket.socket:
+def bound(config: Config) -> socket.socket:
+    """A socket that listens at the configured address. Raises ``CommandError`` if that is taken or is not of this machine."""
     host, port = config.address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -80,7 +81,7 @@ def serve(config: Config, first_page: str = "/", *, listeners: bool = True) -> N
     sys.setswitchinterval(SWITCH_S)
     go_first()
     authentication, secured = authentication_of(config), tls.options(config.tls)
-    listener = _bind(config)
+    listener = bound(config)
     host, port = listener.getsockname()[:2]
     shown = f"{config.scheme}://{'localhost' if host in ('127.0.0.1', '::1', '0.0.0.0', '::') else host}:{port}"
     store = _open_unless_held(config)

@@ -88,6 +88,7 @@ SLOT_S = 1800.0
 def taken(world: World) -> list[Fact]:
     """``memory.taken``: each kill of a job's process by a limit that is not the job's, while the job had less than it was given."""
     found = []
+    counts = _counts(world)
     for kill in world.kinds("kernel.oom_kill"):
         if not _by_others(kill):
             continue
@@ -96,7 +97,7 @@ def taken(world: World) -> list[Fact]:
             None,
         )
         limit = None if run is None else _limit_of(world, run, str(kill.host), kill.time)
-        held = None if limit is None else _held(world, kill)
+        held = None if limit is None else _held(counts, kill)
         if run is None or limit is None or held is None:
             continue
         given, allowed = limit
@@ -125,15 +126,23 @@ def _full(kill: Event) -> str:
     return f"the control group {group}" if group else "the memory"
 
 
-def _held(world: World, kill: Event) -> tuple[int, Event] | None:
-    """What the process held when it was killed (MiB), by the kernel's count, and that line."""
+#: By a node and the number of a process: what it held when the kernel killed it (MiB), and the line that counts it.
+_Counts = dict[tuple[str | None, int | None], list[tuple[int, Event]]]
+
+
+def _counts(world: World) -> _Counts:
+    found: _Counts = defaultdict(list)
     for event in world.kinds("kernel.oom_kill"):
-        if event.host != kill.host or abs(event.time - kill.time) > AT_ONCE_S or event.known_by not in (RING, FACILITY):
-            continue
-        counted = _COUNTED.search(event.message)
-        if counted and integer(counted["pid"]) == integer(kill.entities.get("pid")):
-            return sum(int(counted[part] or 0) for part in ("anon", "file", "shmem")) // 1024, event
-    return None
+        if event.known_by in (RING, FACILITY) and (counted := _COUNTED.search(event.message)):
+            held = sum(int(counted[part] or 0) for part in ("anon", "file", "shmem")) // 1024
+            found[event.host, integer(counted["pid"])].append((held, event))
+    return found
+
+
+def _held(counts: _Counts, kill: Event) -> tuple[int, Event] | None:
+    """What the process held when it was killed (MiB), by the kernel's count, and that line."""
+    same = counts.get((kill.host, integer(kill.entities.get("pid"))), ())
+    return next((one for one in same if abs(one[1].time - kill.time) <= AT_ONCE_S), None)
 
 
 def _limits(events: Iterable[Event]) -> list[tuple[Event, int, int]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from fastapi.testclient import TestClient
 
-from faultline.incident_filter import touches
+from faultline.incident_filter import is_of, touches
 from store import open_store
 from tests.faultline.command import faultline
 from web.app import create_app
@@ -63,10 +63,18 @@ def test_a_number_that_may_mean_several_runs_or_none_is_refused(called: str, dat
     assert client.get(f"/api/v1/jobs/{called.replace('#', '%23')}").status_code == 404
 
 
-@pytest.mark.parametrize("called", ["130_1", "131", "131.0", "130_1#0", "JobId=131"])
+@pytest.mark.parametrize("called", ["130", "130_1", "131", "131.0", "130_1#0", "JobId=131"])
 def test_incidents_of_a_job_are_found_by_each_name(called: str, data: Path) -> None:
     found = json.loads(faultline("incidents", "--job", called, "--data", data, "--format", "json").stdout)
     assert ([i["root_cause"]["host"] for i in found["incidents"]], [*found["verdicts"]]) == (["gpu03"], ["130_1"])
+
+
+@pytest.mark.parametrize(("job", "name", "is_one"), [
+    ("120", "120_4", True), ("120", "120_4#2", True), ("120", "120+1", True), ("120", "120#1", True), ("120_4", "120_4@alpha#1", True),
+    ("120_4", "120_5", False), ("12", "120_4", False), ("4", "120_4", False), ("120_4#1", "120_4", False),
+])  # fmt: skip
+def test_tasks_and_parts_are_of_the_job_whose_number_they_have(job: str, name: str, is_one: bool) -> None:
+    assert is_of(name, job) is is_one
 
 
 @pytest.mark.parametrize("called", ["130_1", "131", "130_1%230", "130_1@alpha"])

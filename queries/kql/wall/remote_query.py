@@ -40,6 +40,7 @@ ROWS_AT_ONCE = 2_048
 DISK_SHARE = 4
 #: A forked process sends its number at once; one that does not within this has failed.
 START_S = 10.0
+NOT_STARTED = "the process for this query did not start; see the service's log"
 
 
 class _Feeder(threading.Thread):
@@ -190,7 +191,7 @@ class Asked:
         try:
             child.ask(pickle.dumps(asked | {"folder": child.folder}), reads)
         except OSError as error:
-            raise KqlRuntimeError("the process for this query did not start; see the service's log") from error
+            raise KqlRuntimeError(NOT_STARTED) from error
 
     def _wait(self) -> dict[str, Any]:
         """Reads frames until the end of the answer."""
@@ -201,6 +202,9 @@ class Asked:
             self._look()
         if child.pid is None:
             child.pid = number(mine)
+            if child.pid == 0:  # it sends its number first, before it takes memory
+                self._look()
+                raise KqlRuntimeError(NOT_STARTED)
         while True:
             kind, length = forking.HEAD.unpack(self._read(mine, forking.HEAD.size))
             payload = self._read(mine, length)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -207,3 +208,17 @@ def test_a_process_imports_nothing_from_the_current_folder(
     children.FORKER.stop()
     assert _ask(store, SMALL) == [[3]]
     assert not (tmp_path / "ran").exists()
+
+
+def test_a_process_that_ends_before_it_sent_its_number_is_not_said_to_want_memory(
+    store: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the machine has no room for another process: the answer was that the query took too much memory."""
+
+    def send(fds: list[int]) -> None:
+        for fd in fds:
+            threading.Timer(0.2, os.close, [os.dup(fd)]).start()
+
+    monkeypatch.setattr(children.FORKER, "send", send)
+    with pytest.raises(KqlRuntimeError, match="did not start"):
+        _inside(store, "SELECT 1")
