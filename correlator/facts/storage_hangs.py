@@ -218,8 +218,8 @@ def hung_tasks(world: World, run: Run) -> list[Event]:
     Lines that only claim the kernel's name do not count.
     """
     found = [
-        e for e in world.kinds("kernel.hung_task")
-        if e.host in run.nodes and run.covers(e.time) and e.known_by in (RING, FACILITY)
+        e for host in run.nodes for e in world.by_host.get(host, ())
+        if e.kind == "kernel.hung_task" and run.covers(e.time) and e.known_by in (RING, FACILITY)
     ]  # fmt: skip
     by_task: defaultdict[tuple[str | None, str], list[Event]] = defaultdict(list)
     for event in found:

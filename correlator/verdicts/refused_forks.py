@@ -21,9 +21,10 @@ def refused_fork(world: World, run: Run, end: Fact) -> tuple[str, list[Event]] |
     """What ended a run whose last error is that it could start no process, in words, with its lines; None without a line of the
     kernel shortly before; of a limit that holds for one job or for one user there is no such event."""
     refused = [
-        e for e in world.kinds("kernel.fork_refused")
-        if e.host in run.nodes and _holds_jobs(_group(e)) and -FAILS_WITHIN_S <= e.time - end.start <= 1.0 and run.covers(e.time)
+        e for host in run.nodes for e in world.by_host.get(host, ())
+        if e.kind == "kernel.fork_refused" and _holds_jobs(_group(e)) and -FAILS_WITHIN_S <= e.time - end.start <= 1.0 and run.covers(e.time)
     ]  # fmt: skip
+    refused.sort(key=lambda e: (e.time, e.id))
     signature = signature_of(end) if refused else None
     if signature is None or signature.event is None or signature.symptom.name != PROCESSES:
         return None
