@@ -307,7 +307,7 @@ class Sim:
             bool(node and node.lost and not where.startswith(("controller", "jobs")) and "slurmd.log" not in where)
             or host == self.site.mute_switch
         )
-        inc = {
+        inc: Incident = {
             "id": f"T{len(self.incidents) + 1:03d}",
             "kind": kind,
             "severity": severity,

@@ -148,6 +148,8 @@ def stuck_kill(sim: Sim) -> bool:
     )
     sim.finish(run, End("CANCELLED", "user.cancel", "0:15", by=job.uid))
     t = sim.now
+    book, step = sim.log.slurmd, f"[{job.jid}.0] done with job"
+    book[node.name] = [x for x in book[node.name] if x.text != step]
     sim.log.slurm(
         node,
         t + 62,

@@ -116,6 +116,7 @@ def rebooted(sim: Sim, name: str, t: float) -> None:
     """What a boot leaves in the node's logs and at slurmctld."""
     node, site, log = sim.nodes[name], sim.site, sim.log
     boot = t
+    node.boots.append(boot)
     log.kern(
         node,
         boot,

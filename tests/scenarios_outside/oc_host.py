@@ -162,7 +162,7 @@ def memory_ue(sim: Sim) -> bool:
         return False
     rng, t, log = sim.rng, sim.now, sim.log
     run = rng.choice(sim.on(node))
-    pid = rng.randint(20000, 900000)
+    pid, page = rng.randint(20000, 900000), f"0x{rng.randint(0x1000000, 0xFFFFFFF):x}"
     inc = sim.incident(
         "memory_uncorrected",
         "infra.node",
@@ -183,13 +183,13 @@ def memory_ue(sim: Sim) -> bool:
     log.kern(
         node,
         t + 0.1,
-        f"Memory failure: 0x{rng.randint(0x1000000, 0xFFFFFFF):x}: Sending SIGBUS to python:{pid} due to hardware memory corruption",
+        f"Memory failure: {page}: Sending SIGBUS to python:{pid} due to hardware memory corruption",
         "err",
     )
     log.kern(
         node,
         t + 0.11,
-        f"Memory failure: 0x{rng.randint(0x1000000, 0xFFFFFFF):x}: recovery action for dirty LRU page: Recovered",
+        f"Memory failure: {page}: recovery action for dirty LRU page: Recovered",
         "err",
     )
     place = run.nodes.index(node)

@@ -145,16 +145,18 @@ def write_node(log: Log, node: Node, root: Path) -> None:
         return
     lines = disordered(rng, log.sys[node.name])
     put(
-        place / site.sys_name, [dressed(site, node.name, x, node.skew, site.sys_format, x.t - node.boot) for x in lines]
+        place / site.sys_name,
+        [dressed(site, node.name, x, node.skew, site.sys_format, node.uptime(x.t)) for x in lines],
     )
     kernel = sorted(x for x in log.sys[node.name] if x.prog == "kernel")
     if site.kern_log:
         put(
             place / "kern.log",
-            [dressed(site, node.name, x, node.skew, site.sys_format, x.t - node.boot) for x in kernel],
+            [dressed(site, node.name, x, node.skew, site.sys_format, node.uptime(x.t)) for x in kernel],
         )
     if site.dmesg == "relative":
-        put(place / "dmesg", [f"[{x.t - node.boot:12.6f}] {x.text}" for x in kernel])
+        last = max([node.boot, *(b for b in node.boots if b <= site.end)])
+        put(place / "dmesg", [f"[{node.uptime(x.t):12.6f}] {x.text}" for x in kernel if x.t >= last])
     elif site.dmesg == "human":
         put(
             place / "dmesg",
@@ -175,11 +177,11 @@ def write_all(log: Log, root: Path) -> None:
         [f"{slurm_stamp(site, x.t)} {x.text}" for x in disordered(log.rng, log.ctld)],
     )
     if site.fabric == "ib":
-        lines = []
-        for x in sorted(log.sm):
-            d = site.stamp(x.t)
-            lines.append(f"{d.strftime('%b %d %H:%M:%S')} {d.microsecond:06d} [A13F6640] {x.text}")
-        put(root / "controller" / "opensm.log", lines)
+        days = [(site.stamp(x.t), x.text) for x in sorted(log.sm)]
+        put(
+            root / "controller" / "opensm.log",
+            [f"{d.strftime('%b %d %H:%M:%S')} {d.microsecond:06d} [A13F6640] {text}" for d, text in days],
+        )
     for node in site.nodes:
         write_node(log, node, root)
     for name in sorted(log.switches):

@@ -49,6 +49,11 @@ class Node:
     up: bool = True
     drained: bool = False
     bad_until: float = 0.0
+    boots: list[float] = field(default_factory=list)
+
+    def uptime(self, t: float) -> float:
+        """Seconds since the last boot at a time."""
+        return t - max([self.boot, *(b for b in self.boots if b <= t)])
 
     def bdf(self, gpu: int) -> str:
         """PCI address of a GPU, without function."""

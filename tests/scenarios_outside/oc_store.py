@@ -195,6 +195,7 @@ def evicted(sim: Sim) -> bool:
     path = f"{folder(sim, run.job)}/data/part-{rng.randint(0, 999):05d}.parquet"
     if site.storage == "lustre":
         target = f"{site.fsname}-MDT0000"
+        net = "o2ib" if site.fabric == "ib" else "tcp"
         inc = sim.incident(
             "client_evicted",
             "infra.storage",
@@ -219,7 +220,7 @@ def evicted(sim: Sim) -> bool:
         sim.log.kern(
             node,
             t + 1.5,
-            f"Lustre: {target}-mdc-ffff{rng.randint(0, 0xFFFFFFFF):08x}: Connection restored to 10.9.0.10@o2ib (at 10.9.0.10@o2ib)",
+            f"Lustre: {target}-mdc-ffff{rng.randint(0, 0xFFFFFFFF):08x}: Connection restored to 10.9.0.10@{net} (at 10.9.0.10@{net})",
             "notice",
         )
         line = f"OSError: [Errno {rng.choice(('108] Cannot send after transport endpoint shutdown', '5] Input/output error'))}: '{path}'"
