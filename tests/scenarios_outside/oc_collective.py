@@ -129,7 +129,7 @@ def abort(
         run.err.append(
             (
                 t0 + wait - 5 + i * 0.02 if mode == "watchdog" else t0 + 1.5 + i * 0.02,
-                f"[rank{rank}]: {line}" if run.job.kind == "train" else line,
+                f"[rank{rank}]: {line}" if run.job.kind == "train" and "Fatal Python" not in line else line,
             )
         )
     if len(run.nodes) > 1:

@@ -98,6 +98,9 @@ def lose_nodes(
             for name in names:
                 sim.nodes[name].up = False
             sim.finish(run, End("NODE_FAIL", category or inc["category"], "1:0", "NodeDown", inc, failed=bad))
+        for run in [r for r in sim.runs if r.start and not r.end and set(names) & set(r.held)]:
+            bad = next(n for n in names if n in run.held)
+            sim.finish(run, End("NODE_FAIL", category or inc["category"], "1:0", "NodeDown", inc, failed=bad))
         for name in names:
             sim.down(sim.nodes[name], back)
             inc["nodes_down"].append(name)

@@ -54,6 +54,14 @@ def mgmt_link(sim: Sim, node: Node, t: float, up: bool) -> None:
     sim.log.kern(node, t, words[sim.site.mgmt_driver][up], "info")
 
 
+def removed_port(sim: Sim, node: Node, rail: int, t: float) -> None:
+    """opensm drops an adapter's port after a sweep."""
+    index = sim.site.index(node)
+    guid = 0xB8CEF600_00000000 + index * 16 + rail
+    text = f"0x02 -> drop_mgr_remove_port: Removed port with GUID:0x{guid:016x} LID range {100 + index}, {100 + index} of node:{node.name} HCA-{rail + 1}"
+    sim.log.opensm(t, text)
+
+
 def flap(sim: Sim, node: Node, rail: int, t: float, seconds: float) -> None:
     """One loss and return of a port, as both ends tell it; rail -1 is management."""
     site = sim.site
@@ -72,10 +80,7 @@ def flap(sim: Sim, node: Node, rail: int, t: float, seconds: float) -> None:
             f"0x02 -> osm_ucast_mgr_process: ucast sweep; Reporting Generic Notice type:1 num:128 (Link state change) from LID:{30 + node.group}",
         )
         if seconds > 5:
-            sim.log.opensm(
-                t + 3.4,
-                f"0x02 -> drop_mgr_remove_port: Removed port with GUID:0x{0xB8CEF600_00000000 + index * 16 + rail:016x} LID range {100 + index}, {100 + index} of node:{node.name} HCA-{rail + 1}",
-            )
+            removed_port(sim, node, rail, t + 3.4)
 
 
 def told_by_switch(sim: Sim, inc: Incident, node: Node, rail: int) -> None:
@@ -230,14 +235,17 @@ def leaf_crash(sim: Sim) -> bool:
     crash(sim, switch, t, seconds)
     if site.fabric == "ib":
         log.opensm(t + 2, f"0x01 -> osm_drop_mgr: Removed switch {switch} GUID:0xb8cef6030000{group:02x}{plane:02x}")
+        for node in members:
+            for rail in (plane, plane + 2):
+                removed_port(sim, node, rail, t + 2.1)
         log.opensm(
             t + seconds + 4,
             f"0x02 -> Discovered new port with GUID:0xb8cef6030000{group:02x}{plane:02x} LID range [{30 + group},{30 + group}] of node:{switch}",
         )
-    else:
-        for spine in (s for s in site.spines if s[-1] == "ab"[plane]):
-            port_line(sim, spine, site.port(group), t + 0.1, False)
-            port_line(sim, spine, site.port(group), t + seconds + 8, True)
+    for spine in (s for s in site.spines if s[-1] == "ab"[plane]):
+        port = f"IB1/{group + 1}" if site.fabric == "ib" else site.port(group)
+        port_line(sim, spine, port, t + 0.1, False)
+        port_line(sim, spine, port, t + seconds + 8, True)
     for run in runs:
         mine = [i for i, n in enumerate(run.nodes) if n.group == group]
         if mine and run.live:
