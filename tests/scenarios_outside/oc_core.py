@@ -147,7 +147,7 @@ class Sim:
 
     def usable(self, node: Node, job: Job) -> bool:
         """Whether a node may take a job."""
-        if not node.up or node.drained or node.kind != job.partition:
+        if not node.up or node.cut or node.drained or node.kind != job.partition:
             return False
         return len(node.free) == 8 if job.nnodes > 1 else len(node.free) >= job.gpus
 
@@ -345,7 +345,7 @@ class Sim:
 
     def idle(self) -> list[Node]:
         """Nodes in service without jobs."""
-        return [n for n in self.site.nodes if n.up and not n.drained and len(n.free) == 8]
+        return [n for n in self.site.nodes if n.up and not n.cut and not n.drained and len(n.free) == 8]
 
     def down(self, node: Node, seconds: float) -> None:
         """Out of service now, back after a while."""
@@ -353,7 +353,7 @@ class Sim:
         node.bad_until = self.now + seconds
 
         def back() -> None:
-            node.up = True
+            node.up, node.cut = True, False
             self.schedule()
 
         self.at(self.now + seconds, back)

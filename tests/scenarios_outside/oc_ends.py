@@ -85,6 +85,8 @@ def lose_nodes(
     rng, timeout = sim.rng, sim.site.timeout
     low, high = wait or (1.05 * timeout, 1.45 * timeout)
     delay = rng.uniform(low, high)
+    for name in names:
+        sim.nodes[name].cut = True
     victims = [r for r in sim.runs if r.live and set(names) & set(r.held)]
     for run in victims:
         run.doomed = True

@@ -315,7 +315,9 @@ def thermal(sim: Sim) -> bool:
 def fabric_manager(sim: Sim) -> bool:
     """nv-fabricmanager dies on an NVSwitch node: what starts afterwards cannot initialise CUDA."""
     nodes = [
-        n for n in sim.site.nodes if n.kind == "h100" and n.up and not n.drained and sim.on(n) and len(n.free) >= 1
+        n
+        for n in sim.site.nodes
+        if n.kind == "h100" and n.up and not n.cut and not n.drained and sim.on(n) and len(n.free) >= 1
     ]
     if not nodes:
         return False
@@ -354,7 +356,7 @@ def fabric_manager(sim: Sim) -> bool:
 
         def later(job: Job = job) -> None:
             run = sim.submit(job)
-            if len(node.free) and node.up and not node.drained:
+            if len(node.free) and node.up and not node.cut and not node.drained:
                 sim.begin(run, [node])
                 abort(
                     sim,

@@ -14,7 +14,8 @@ def busy(sim: Sim, multi: float = 0.5) -> Node | None:
     """A node with work, often of a job over many nodes."""
     runs = sim.running(nodes=2) if sim.rng.random() < multi else []
     runs = runs or sim.running()
-    return sim.rng.choice(sim.rng.choice(runs).nodes) if runs else None
+    nodes = [n for n in sim.rng.choice(runs).nodes if not n.cut] if runs else []
+    return sim.rng.choice(nodes) if nodes else None
 
 
 def screams(sim: Sim, node: Node, inc: Incident) -> None:

@@ -32,6 +32,7 @@ class Log:
         self.switches: dict[str, list[Line]] = defaultdict(list)
         self.servers: dict[str, list[Line]] = defaultdict(list)
         self.sm: list[Line] = []
+        self.quiet: list[tuple[str, float, float]] = []
 
     def kern(self, node: Node, t: float, text: str, severity: str = "warning") -> None:
         """A kernel line of a node."""
@@ -169,6 +170,9 @@ def write_all(log: Log, root: Path) -> None:
     site = log.site
     log.ctld = [x for x in log.ctld if x.t <= site.end]
     log.sm = [x for x in log.sm if x.t <= site.end]
+    for host, begin, end in log.quiet:
+        for book in (log.sys, log.slurmd):
+            book[host] = [x for x in book[host] if not begin < x.t < end]
     for book in (log.sys, log.slurmd, log.switches, log.servers):
         for name, lines in book.items():
             book[name] = [x for x in lines if x.t <= site.end]

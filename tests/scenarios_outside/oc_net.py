@@ -155,7 +155,7 @@ def flap_tolerated(sim: Sim) -> bool:
 
 def mgmt_flap(sim: Sim) -> bool:
     """The management port blinks, Slurm hardly notices."""
-    nodes = [n for n in sim.site.nodes if n.up and sim.on(n)]
+    nodes = [n for n in sim.site.nodes if n.up and not n.cut and sim.on(n)]
     if not nodes:
         return False
     node = sim.rng.choice(nodes)
@@ -179,7 +179,7 @@ def mgmt_flap(sim: Sim) -> bool:
 
 def mgmt_down(sim: Sim) -> bool:
     """The management port is gone past SlurmdTimeout: NODE_FAIL minutes later."""
-    nodes = [n for n in sim.site.nodes if n.up and sim.on(n)]
+    nodes = [n for n in sim.site.nodes if n.up and not n.cut and sim.on(n)]
     if not nodes:
         return False
     node = sim.rng.choice(nodes)

@@ -162,9 +162,10 @@ def idle_events(sim: Sim) -> None:
 
 
 def silence(sim: Sim, name: str, begin: float, end: float) -> None:
-    """A dead host says nothing."""
+    """A dead host says nothing, neither what was foreseen nor what would follow from its jobs."""
     for book in (sim.log.sys, sim.log.slurmd):
         book[name] = [x for x in book[name] if not begin < x.t < end]
+    sim.log.quiet.append((name, begin + 3, end))
 
 
 def everything(sim: Sim) -> None:

@@ -49,6 +49,7 @@ class Node:
     up: bool = True
     drained: bool = False
     bad_until: float = 0.0
+    cut: bool = False
     boots: list[float] = field(default_factory=list)
 
     def uptime(self, t: float) -> float:

@@ -243,7 +243,7 @@ def evicted(sim: Sim) -> bool:
 
 def prolog(sim: Sim) -> bool:
     """The prolog fails on a node: a job is requeued and held, or cancelled by Slurm; the node is drained."""
-    nodes = [n for n in sim.site.nodes if n.up and not n.drained and len(n.free) >= 1]
+    nodes = [n for n in sim.site.nodes if n.up and not n.cut and not n.drained and len(n.free) >= 1]
     if not nodes:
         return False
     node, rng = sim.rng.choice(nodes), sim.rng
