@@ -51,6 +51,7 @@ BESIDE_THE_ROOMS = {
     "tests": "rules that hold for all rooms",
     "cluster": "a real Slurm, with agents and a service",
     "deploy": "units, images and the chart in deploy/",
+    "scenarios_outside": "a simulated cluster that knows nothing of the product",
     "correlator/engine": "correlator/engine.py and what it runs: situations and captures, from rows to verdicts",
 }
 #: Code on compute nodes imports nothing of ours (the agent: nothing but itself).
