@@ -97,10 +97,10 @@ def signs(events: Sequence[Event], by_kind: ByKind, launched: Launches, known: K
     allocated = {**launched.allocated, **ahead} if ahead else launched.allocated
     late = list(_launches(starts, allocated, again))
     if any(s.seconds for _, s in late):
-        late = _without_live(events, late)
+        late = _without_live(events, late, known.senders)
     return [
         *_daemon(by_kind["sys.clock"]), *log_signs, *late,
-        *_steps(starts, allocated, again), *of_cables(by_kind, known.cables), *of_arrivals(events),
+        *_steps(starts, allocated, again), *of_cables(by_kind, known.cables), *of_arrivals(events, known.senders),
     ]  # fmt: skip
 
 
@@ -249,12 +249,13 @@ def _odd_in_a_row(host_signs: Sequence[Sign]) -> Iterable[list[Sign]]:
             yield run
 
 
-def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[HostSign]:
+def _without_live(events: Sequence[Event], signs: Sequence[HostSign], senders: Senders) -> list[HostSign]:
     """Drops signs of a host whose lines arrive as they are written: its clock is correct, however late it launches, and if
     it launches too early, the controller's is not.
 
-    Anybody can send a line in a host's name, with the right time in it. So a host that launches too early keeps its sign
-    if most of its late lines, over some time, come late by the same amount: those of a queue that empties do not.
+    Lines that users can write count on neither side. A log daemon that a site trusts may still pass on lines with the right
+    time in a host's name. So a host that launches too early keeps its sign if most of its late lines, over some time, come
+    late by the same amount: those of a queue that empties do not.
     """
     late: dict[str, list[float]] = defaultdict(list)
     for host, sign in signs:
@@ -267,7 +268,7 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
         if (
             times
             and event.received is not None
-            and not is_dated_by_anybody(event)
+            and not is_dated_by_anybody(event, senders)
             and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S
         ):
             lag = event.received - event.time
