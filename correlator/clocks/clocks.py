@@ -46,6 +46,7 @@ from correlator.clocks.signs import (
     NOTHING,
     NOTICEABLE_S,
     PAIR_ACCOUNTING,
+    PAIR_NODES,
     ZONE_S,
     HostSign,
     Known,
@@ -180,7 +181,7 @@ def _by_host(found: Iterable[HostSign]) -> dict[str, list[Sign]]:
 def _off(signs_by_host: Mapping[str, list[Sign]]) -> dict[str, list[Offset]]:
     """The offsets that follow from the evidence."""
     stretches = {
-        host: _stretches(host, sorted(signs_by_host[host], key=lambda s: (s.time, s.seconds, s.pair)))
+        host: _stretches(host, sorted(signs_by_host[host], key=lambda s: (s.time, s.seconds, s.pair, s.by or "")))
         for host in sorted(signs_by_host)
     }
     return {host: found for host, found in stretches.items() if found}
@@ -229,13 +230,15 @@ def as_shown(event: Event) -> Event:
 
 def _stretches(host: str, host_signs: list[Sign]) -> list[Offset]:
     """Groups evidence that agrees. Evidence of a correct clock ends a period, and so does a long silence."""
+    if any(s.pair != PAIR_NODES and abs(s.seconds) >= NOTICEABLE_S for s in host_signs):
+        host_signs = [s for s in host_signs if s.pair != PAIR_NODES]
     right = [s.time for s in host_signs if abs(s.seconds) < NOTICEABLE_S]
     off = [s for s in host_signs if abs(s.seconds) >= NOTICEABLE_S]
     found: list[tuple[list[Sign], Offset]] = []
     while off:
         group = _alike(off, right)
         off = [s for s in off if s not in group]
-        if any(s.stated for s in group) or len({(s.time, s.pair) for s in group}) > 1:
+        if any(s.stated for s in group) or len({(s.time, s.pair, s.by) for s in group}) > 1:
             found.append((group, _offset(host, group, right)))
     found.sort(key=lambda f: (f[0][0].time, f[1].seconds))
     stretches = [o for _, o in found]

@@ -16,6 +16,7 @@ from statistics import median
 
 from correlator.clocks.arrivals import LIVE_LINES, is_dated_by_anybody, of_arrivals
 from correlator.clocks.cable_ends import LINKS, of_cables
+from correlator.clocks.early_launches import LAUNCH_S, of_controllers
 from correlator.clocks.signs import (
     AGREE_S,
     AROUND_S,
@@ -38,9 +39,6 @@ from parsers.writers import NO_USERS
 
 #: So many lines of a host that launches too early, and most of its late ones, must come late by as much.
 LATE_LINES = 2
-
-#: A prolog runs between allocation and launch; longer delays are no evidence.
-LAUNCH_S = 20.0
 
 #: At least this many nodes must have started one step to identify the odd one out.
 STEP_NODES = 3
@@ -95,13 +93,17 @@ def signs(events: Sequence[Event], by_kind: ByKind, launched: Launches, known: K
     starts, again = launched.starts, launched.again
     ahead, log_signs = _log_ahead(by_kind["slurm.job_start"], starts, launched.allocated, again, known.begun)
     allocated = {**launched.allocated, **ahead} if ahead else launched.allocated
+    others = [*_daemon(by_kind["sys.clock"]), *of_cables(by_kind, known.cables), *of_arrivals(events, known.senders)]
+    off = {host for host, sign in others if abs(sign.seconds) >= NOTICEABLE_S}
+    by_nodes, nodes_signs = of_controllers(
+        by_kind["slurm.job_start"], [e for e in starts if e.host not in off] if off else starts, allocated, again
+    )
+    if by_nodes:
+        allocated = {**allocated, **by_nodes}
     late = list(_launches(starts, allocated, again))
     if any(s.seconds for _, s in late):
         late = _without_live(events, late, known.senders)
-    return [
-        *_daemon(by_kind["sys.clock"]), *log_signs, *late,
-        *_steps(starts, allocated, again), *of_cables(by_kind, known.cables), *of_arrivals(events, known.senders),
-    ]  # fmt: skip
+    return [*log_signs, *nodes_signs, *late, *_steps(starts, allocated, again), *others]
 
 
 def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
