@@ -84,7 +84,14 @@ def test_a_controllers_clock_was_right_when_nodes_launched_at_once() -> None:
     (found,) = offsets(events)
     assert found.host == "ctl" and found.start > T0 - 2 * HOUR and found.end <= T0 + 2 * HOUR
     moved = {e.job_id: e.time - T0 for e in correct(events, [found]) if e.kind == "slurm.job_start"}
-    assert {number: round(at) for number, at in moved.items()} == {70: -7200, 71: -7140, 1: 0, 2: 40, 80: 7200, 81: 7260}
+    assert {number: round(at) for number, at in moved.items()} == {
+        70: -7200,
+        71: -7140,
+        1: 0,
+        2: 40,
+        80: 7200,
+        81: 7260,
+    }
 
 
 def test_what_launches_show_of_a_controller_counts_only_where_nothing_else_does() -> None:
