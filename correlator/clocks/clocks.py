@@ -46,6 +46,7 @@ from correlator.clocks.signs import (
     NOTHING,
     NOTICEABLE_S,
     PAIR_ACCOUNTING,
+    PAIR_LAUNCH,
     PAIR_NODES,
     ZONE_S,
     HostSign,
@@ -140,6 +141,8 @@ def compared_further(
             signs_by_host = _by_host(signs(events, by_kind, launched, known))
         if _off({host: signs_by_host[host] for host in signs_by_host.keys() - former.keys() - _hosts(found.signs)}):
             return None
+        if _is_by_nodes(former) and _is_any_launch_odd(signs_by_host, since):
+            return None
         again: dict[str, list[Sign]] = {}
         for host, known_signs in former.items():
             further = _further(known_signs, signs_by_host.get(host, []), since)
@@ -151,6 +154,18 @@ def compared_further(
             return None
         found = _with(found, again, off) if off else found
     return found if _until(since, found.offsets) == _until(since, before.offsets) else None
+
+
+def _is_by_nodes(former: Mapping[str, Sequence[Sign]]) -> bool:
+    """Do only its nodes' launches show that a controller's clock is off? Which of them belong together is seen only from all."""
+    off = ({s.pair for s in some if abs(s.seconds) >= NOTICEABLE_S} for some in former.values())
+    return any(pairs == {PAIR_NODES} for pairs in off)
+
+
+def _is_any_launch_odd(signs_by_host: Mapping[str, Sequence[Sign]], since: float) -> bool:
+    """Does any launch from ``since`` on show that two clocks differ?"""
+    some = (s for s in chain.from_iterable(signs_by_host.values()) if s.time >= since)
+    return any(abs(s.seconds) >= NOTICEABLE_S and s.pair in (PAIR_LAUNCH, PAIR_NODES) for s in some)
 
 
 def _further(before: Iterable[Sign], later: Sequence[Sign], since: float) -> list[Sign] | None:
