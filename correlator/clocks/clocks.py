@@ -135,13 +135,14 @@ def compared_further(
     known = _in_true_time(known, zoned)
     found = Clocks.of_zones(zoned)
     for former in [*before.signs, {}][:ROUNDS]:
+        by_nodes = _is_by_nodes(former)
         if found.offsets or zoned.log_ahead:
-            signs_by_host = _signs_by_host(events, known, found)
+            signs_by_host = _signs_by_host(events, known, found, is_known_by_nodes=by_nodes)
         else:  # the common case, on every tick
-            signs_by_host = _by_host(signs(events, by_kind, launched, known))
+            signs_by_host = _by_host(signs(events, by_kind, launched, known, is_known_by_nodes=by_nodes))
         if _off({host: signs_by_host[host] for host in signs_by_host.keys() - former.keys() - _hosts(found.signs)}):
             return None
-        if _is_by_nodes(former) and _is_any_launch_odd(signs_by_host, since):
+        if by_nodes and _is_any_launch_odd(signs_by_host, since):
             return None
         again: dict[str, list[Sign]] = {}
         for host, known_signs in former.items():
@@ -178,12 +179,15 @@ def _further(before: Iterable[Sign], later: Sequence[Sign], since: float) -> lis
     return [*then, *(s for s in later if s.time >= since)]
 
 
-def _signs_by_host(events: Sequence[Event], known: Known, found: Clocks) -> dict[str, list[Sign]]:
+def _signs_by_host(
+    events: Sequence[Event], known: Known, found: Clocks, *, is_known_by_nodes: bool = False
+) -> dict[str, list[Sign]]:
     """All evidence by host, after correcting the clocks known to be off."""
     if found.offsets:
         events = correct(events, found.offsets)
     by_kind = compared_by_kind(events, known.senders)
-    return _by_host(signs(events, by_kind, launches(by_kind, known.begun), known))
+    launched = launches(by_kind, known.begun)
+    return _by_host(signs(events, by_kind, launched, known, is_known_by_nodes=is_known_by_nodes))
 
 
 def _by_host(found: Iterable[HostSign]) -> dict[str, list[Sign]]:

@@ -45,10 +45,18 @@ class _Job:
 
 
 def of_controllers(
-    allocations: Iterable[Event], starts: Iterable[Event], allocated: Allocated, again: Collection[int]
+    allocations: Iterable[Event],
+    starts: Collection[Event],
+    allocated: Allocated,
+    again: Collection[int],
+    *,
+    is_known: bool,
 ) -> tuple[dict[int, tuple[float, float]], list[HostSign]]:
     """When jobs were allocated whose allocation a controller logged too late, as in ``allocated``, and the signs of the
-    controllers' clocks: of those that are ahead, and that they agree with a node's."""
+    controllers' clocks: of those that are ahead, and that they agree with a node's. ``is_known``: launches showed before
+    that one is ahead; otherwise there is nothing to say unless a launch is early, which is the common case."""
+    if not is_known and not any(e.time < _at(allocated, e) - NOTICEABLE_S for e in starts):
+        return {}, []
     found: dict[int, tuple[float, float]] = {}
     shown: list[HostSign] = []
     for controller, jobs in sorted(_jobs(allocations, starts, allocated, again).items()):
@@ -64,6 +72,12 @@ def of_controllers(
                     if host in alike and abs(delay + ahead) <= AGREE_S
                 ]
     return found, shown
+
+
+def _at(allocated: Allocated, start: Event) -> float:
+    """When the job of a launch got its nodes, as far as that is known."""
+    known = allocated.get(start.job_id or -1)
+    return float("-inf") if known is None else known[0]
 
 
 def _jobs(

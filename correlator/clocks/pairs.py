@@ -88,15 +88,24 @@ def launches(by_kind: ByKind, begun: Begun) -> Launches:
     return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, begun), _allocated_again(by_kind))
 
 
-def signs(events: Sequence[Event], by_kind: ByKind, launched: Launches, known: Known = NOTHING) -> list[HostSign]:
-    """All signs of all hosts. ``by_kind`` and ``launched``: what is compared of the ``events``."""
+def signs(
+    events: Sequence[Event],
+    by_kind: ByKind,
+    launched: Launches,
+    known: Known = NOTHING,
+    *,
+    is_known_by_nodes: bool = False,
+) -> list[HostSign]:
+    """All signs of all hosts. ``by_kind`` and ``launched``: what is compared of the ``events``. ``is_known_by_nodes``: a
+    controller's clock is known to be off by the launches of nodes."""
     starts, again = launched.starts, launched.again
     ahead, log_signs = _log_ahead(by_kind["slurm.job_start"], starts, launched.allocated, again, known.begun)
     allocated = {**launched.allocated, **ahead} if ahead else launched.allocated
     others = [*_daemon(by_kind["sys.clock"]), *of_cables(by_kind, known.cables), *of_arrivals(events, known.senders)]
     off = {host for host, sign in others if abs(sign.seconds) >= NOTICEABLE_S}
+    compared = [e for e in starts if e.host not in off] if off else starts
     by_nodes, nodes_signs = of_controllers(
-        by_kind["slurm.job_start"], [e for e in starts if e.host not in off] if off else starts, allocated, again
+        by_kind["slurm.job_start"], compared, allocated, again, is_known=is_known_by_nodes
     )
     if by_nodes:
         allocated = {**allocated, **by_nodes}
