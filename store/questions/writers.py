@@ -318,9 +318,13 @@ def is_claim(lines: FromClause) -> ColumnElement[bool]:
     return case((_CLAIM.sql(lines), const(1)), else_=const(0)) == const(1)
 
 
-#: Is the time of an event one that no user can have chosen? Users cannot write its line, or an incident rests on it, and so
-#: others than its writer show it.
-DATED = or_(one_of(EVENTS.c.authority, sorted(NO_USERS)), EVENTS.c.incident_id.is_not(None))
+#: Is the time of an event one that no user can have chosen? Users cannot write its line; or it is slurmctld's, and other
+#: hosts' in its name are no events; or an incident rests on it, and so others than its writer show it. What no line shows (an
+#: agent's own word) has no authority.
+DATED = or_(
+    EVENTS.c.authority.is_(None), one_of(EVENTS.c.authority, sorted(NO_USERS)), EVENTS.c.source == const("slurmctld"),
+    EVENTS.c.incident_id.is_not(None),
+)  # fmt: skip
 
 
 def counted() -> Select[Any]:

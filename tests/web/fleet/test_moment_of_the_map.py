@@ -32,7 +32,7 @@ def line(name: str, at: datetime, authority: str | None, incident: str | None = 
 
 
 #: Years before and after everything else.
-LIES = [line("lie1", datetime(2016, 1, 1), "local"), line("lie2", datetime(2030, 1, 1), "local"), line("lie3", datetime(2029, 1, 1), "job"), line("lie4", datetime(2028, 1, 1), None)]  # fmt: skip
+LIES = [line("lie1", datetime(2016, 1, 1), "local"), line("lie2", datetime(2030, 1, 1), "local"), line("lie3", datetime(2029, 1, 1), "job"), line("lie4", datetime(2028, 1, 1), "network")]  # fmt: skip
 
 
 @pytest.mark.parametrize(
