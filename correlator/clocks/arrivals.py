@@ -7,14 +7,16 @@ from collections.abc import Iterable, Sequence
 
 from correlator.clocks.signs import AGREE_S, AROUND_S, NOTICEABLE_S, PAIR_RECEIVED, ZONE_S, HostSign, Sign
 from correlator.model.nouns import Event
-from parsers.writers import JOB, NETWORK, UNVERIFIED, USERS
+from correlator.site.open_lines import is_open
+from correlator.site.senders import NOBODY, Senders
+from parsers.writers import JOB, NETWORK, NO_USERS, UNVERIFIED, USERS
 
 #: A clock that is behind makes every line late by the same amount: at least this many lines, over at least this long. A
 #: queue that drains after an outage delays each line differently.
 LIVE_LINES, LIVE_S = 4, 600.0
 
 
-def of_arrivals(events: Sequence[Event]) -> Iterable[HostSign]:
+def of_arrivals(events: Sequence[Event], senders: Senders) -> Iterable[HostSign]:
     """Compares the time of a line with its arrival.
 
     A line cannot arrive before it was written: then its writer's clock is ahead, by at least that much. If all lines
@@ -26,7 +28,7 @@ def of_arrivals(events: Sequence[Event]) -> Iterable[HostSign]:
     for event in [e for e in events if e.received is not None and abs(e.received - e.time) >= NOTICEABLE_S]:
         if event.received is None or event.time_quality not in ("line", "inferred") or not event.host:
             continue
-        if is_dated_by_anybody(event):
+        if is_dated_by_anybody(event, senders):
             continue
         lag, zoned = event.received - event.time, event.time_quality == "line"
         if lag >= NOTICEABLE_S and zoned:
@@ -34,32 +36,36 @@ def of_arrivals(events: Sequence[Event]) -> Iterable[HostSign]:
         elif lag <= -NOTICEABLE_S - event.sigma and (zoned or (lag > -ZONE_S and event.authority not in USERS)):
             yield event.host, Sign(event.time, -lag, PAIR_RECEIVED)
     if any(list(_late_alike(lags)) for lags in late.values()):
-        yield from _all_late(events)
+        yield from _all_late(events, senders)
 
 
-def arrived_early(event: Event) -> float:
+def arrived_early(event: Event, senders: Senders = NOBODY) -> float:
     """By how many seconds at least its writer's clock was ahead, as far as nothing was corrected: it arrived before it was
     written. 0 if it did not, or if a zone or a user may have made it so."""
     if event.received is None or event.clock_offset or event.time_quality not in ("line", "inferred"):
         return 0.0
     early, zoned = event.time - event.received, event.time_quality == "line"
     shown = early >= NOTICEABLE_S + event.sigma and (zoned or (early < ZONE_S and event.authority not in USERS))
-    return early if shown and not is_dated_by_anybody(event) else 0.0
+    return early if shown and not is_dated_by_anybody(event, senders) else 0.0
 
 
-def is_dated_by_anybody(event: Event) -> bool:
-    """Did its writer choose the time, who need not be on that host?"""
-    return event.authority in (JOB, NETWORK, UNVERIFIED) or "sender" in event.entities
+def is_dated_by_anybody(event: Event, senders: Senders) -> bool:
+    """May a user have chosen its time, or the time at which it was sent?"""
+    if "sender" in event.entities:
+        return True
+    if event.authority in NO_USERS:
+        return False
+    return event.authority in (JOB, NETWORK, UNVERIFIED) or is_open(event, senders)
 
 
-def _all_late(events: Sequence[Event]) -> Iterable[HostSign]:
+def _all_late(events: Sequence[Event], senders: Senders) -> Iterable[HostSign]:
     lags: dict[str, list[tuple[float, float]]] = defaultdict(list)
     for event in events:
         if (
             event.received is not None
             and event.time_quality == "line"
             and event.host
-            and not is_dated_by_anybody(event)
+            and not is_dated_by_anybody(event, senders)
         ):
             lags[event.host].append((event.time, event.received - event.time))
     for host, host_lags in sorted(lags.items()):

@@ -46,6 +46,8 @@ from correlator.clocks.signs import (
     NOTHING,
     NOTICEABLE_S,
     PAIR_ACCOUNTING,
+    PAIR_LAUNCH,
+    PAIR_NODES,
     ZONE_S,
     HostSign,
     Known,
@@ -133,11 +135,14 @@ def compared_further(
     known = _in_true_time(known, zoned)
     found = Clocks.of_zones(zoned)
     for former in [*before.signs, {}][:ROUNDS]:
+        by_nodes = _is_by_nodes(former)
         if found.offsets or zoned.log_ahead:
-            signs_by_host = _signs_by_host(events, known, found)
+            signs_by_host = _signs_by_host(events, known, found, is_known_by_nodes=by_nodes)
         else:  # the common case, on every tick
-            signs_by_host = _by_host(signs(events, by_kind, launched, known))
+            signs_by_host = _by_host(signs(events, by_kind, launched, known, is_known_by_nodes=by_nodes))
         if _off({host: signs_by_host[host] for host in signs_by_host.keys() - former.keys() - _hosts(found.signs)}):
+            return None
+        if by_nodes and _is_any_launch_odd(signs_by_host, since):
             return None
         again: dict[str, list[Sign]] = {}
         for host, known_signs in former.items():
@@ -152,6 +157,18 @@ def compared_further(
     return found if _until(since, found.offsets) == _until(since, before.offsets) else None
 
 
+def _is_by_nodes(former: Mapping[str, Sequence[Sign]]) -> bool:
+    """Do only its nodes' launches show that a controller's clock is off? Which of them belong together is seen only from all."""
+    off = ({s.pair for s in some if abs(s.seconds) >= NOTICEABLE_S} for some in former.values())
+    return any(pairs == {PAIR_NODES} for pairs in off)
+
+
+def _is_any_launch_odd(signs_by_host: Mapping[str, Sequence[Sign]], since: float) -> bool:
+    """Does any launch from ``since`` on show that two clocks differ?"""
+    some = (s for s in chain.from_iterable(signs_by_host.values()) if s.time >= since)
+    return any(abs(s.seconds) >= NOTICEABLE_S and s.pair in (PAIR_LAUNCH, PAIR_NODES) for s in some)
+
+
 def _further(before: Iterable[Sign], later: Sequence[Sign], since: float) -> list[Sign] | None:
     """All evidence about a clock, unchanged before ``since``; None if later lines make evidence out of earlier ones."""
     then, now = ([s for s in some if s.time < since] for some in (before, later))
@@ -162,12 +179,15 @@ def _further(before: Iterable[Sign], later: Sequence[Sign], since: float) -> lis
     return [*then, *(s for s in later if s.time >= since)]
 
 
-def _signs_by_host(events: Sequence[Event], known: Known, found: Clocks) -> dict[str, list[Sign]]:
+def _signs_by_host(
+    events: Sequence[Event], known: Known, found: Clocks, *, is_known_by_nodes: bool = False
+) -> dict[str, list[Sign]]:
     """All evidence by host, after correcting the clocks known to be off."""
     if found.offsets:
         events = correct(events, found.offsets)
     by_kind = compared_by_kind(events, known.senders)
-    return _by_host(signs(events, by_kind, launches(by_kind, known.begun), known))
+    launched = launches(by_kind, known.begun)
+    return _by_host(signs(events, by_kind, launched, known, is_known_by_nodes=is_known_by_nodes))
 
 
 def _by_host(found: Iterable[HostSign]) -> dict[str, list[Sign]]:
@@ -180,7 +200,7 @@ def _by_host(found: Iterable[HostSign]) -> dict[str, list[Sign]]:
 def _off(signs_by_host: Mapping[str, list[Sign]]) -> dict[str, list[Offset]]:
     """The offsets that follow from the evidence."""
     stretches = {
-        host: _stretches(host, sorted(signs_by_host[host], key=lambda s: (s.time, s.seconds, s.pair)))
+        host: _stretches(host, sorted(signs_by_host[host], key=lambda s: (s.time, s.seconds, s.pair, s.by or "")))
         for host in sorted(signs_by_host)
     }
     return {host: found for host, found in stretches.items() if found}
@@ -229,13 +249,15 @@ def as_shown(event: Event) -> Event:
 
 def _stretches(host: str, host_signs: list[Sign]) -> list[Offset]:
     """Groups evidence that agrees. Evidence of a correct clock ends a period, and so does a long silence."""
+    if any(s.pair != PAIR_NODES and abs(s.seconds) >= NOTICEABLE_S for s in host_signs):
+        host_signs = [s for s in host_signs if s.pair != PAIR_NODES]
     right = [s.time for s in host_signs if abs(s.seconds) < NOTICEABLE_S]
     off = [s for s in host_signs if abs(s.seconds) >= NOTICEABLE_S]
     found: list[tuple[list[Sign], Offset]] = []
     while off:
         group = _alike(off, right)
         off = [s for s in off if s not in group]
-        if any(s.stated for s in group) or len({(s.time, s.pair) for s in group}) > 1:
+        if any(s.stated for s in group) or len({(s.time, s.pair, s.by) for s in group}) > 1:
             found.append((group, _offset(host, group, right)))
     found.sort(key=lambda f: (f[0][0].time, f[1].seconds))
     stretches = [o for _, o in found]

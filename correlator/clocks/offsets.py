@@ -34,6 +34,7 @@ from correlator.model.moments import UNSTAMPED_S
 from correlator.model.nouns import Event
 from correlator.site.open_lines import is_open
 from correlator.site.senders import Senders
+from parsers.writers import JOB, NO_USERS
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,11 @@ def _hosts(events: Iterable[Event]) -> frozenset[str]:
     return frozenset(e.host for e in events if e.host)
 
 
+def _of_no_user(events: Iterable[Event], senders: Senders) -> list[Event]:
+    """Those whose lines no user can have written."""
+    return [e for e in events if e.authority in NO_USERS or not (e.authority == JOB or is_open(e, senders))]
+
+
 class _Signs:
     """The evidence about zones: launches (``votes``), slurmctld's ``words`` on nodes, and ``accounting_time``.
 
@@ -117,7 +123,7 @@ class _Signs:
         self.senders = senders
         #: Zones of launches, other than slurmctld's.
         self.far = {vote.quarters for some in votes.values() for vote in some} - {0}
-        self.believed = zones(votes, _hosts(events), events) if self.far else {}
+        self.believed = zones(votes, _hosts(events), _of_no_user(events, senders)) if self.far else {}
         self.nodes = {name for _, names in words for name in names}
 
     def right(self, maybe: Collection[int] = ()) -> int | None:
@@ -125,7 +131,8 @@ class _Signs:
 
         None without evidence. ``maybe`` are further candidates.
         """
-        logged = {e.time_quality for e in self.events if e.source == "slurmctld"}
+        from_slurmctld = (e for e in self.events if e.source == "slurmctld")
+        logged = {e.time_quality for e in _of_no_user(from_slurmctld, self.senders)}
         if logged and "inferred" not in logged:
             return 0  # the log names its zone
         exact = Counter(v.quarters for some in self.votes.values() for v in some if not v.inferred)
@@ -167,8 +174,10 @@ class _Signs:
 
     def offsets(self, right: int, log_offset: int) -> list[Offset]:
         """The offsets of all hosts except switches."""
-        controllers = {e.host for e in self.events if e.source == "slurmctld"}
-        switches = {e.host for e in self.events if e.source == "switch"}
+        named = [e for e in self.events if e.source in ("slurmctld", "switch")]
+        certain = _of_no_user(named, self.senders)
+        controllers = {e.host for e in certain if e.source == "slurmctld"}
+        switches = {e.host for e in certain if e.source == "switch"}
         kinds = {kind_of(host) for host in self.votes}
         # Hosts without evidence are in slurmctld's zone, unless all nodes are in the correct one.
         alike = not self.votes or any(host not in self.believed for host in self.votes)

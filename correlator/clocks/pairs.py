@@ -16,6 +16,7 @@ from statistics import median
 
 from correlator.clocks.arrivals import LIVE_LINES, is_dated_by_anybody, of_arrivals
 from correlator.clocks.cable_ends import LINKS, of_cables
+from correlator.clocks.early_launches import LAUNCH_S, of_controllers
 from correlator.clocks.signs import (
     AGREE_S,
     AROUND_S,
@@ -38,9 +39,6 @@ from parsers.writers import NO_USERS
 
 #: So many lines of a host that launches too early, and most of its late ones, must come late by as much.
 LATE_LINES = 2
-
-#: A prolog runs between allocation and launch; longer delays are no evidence.
-LAUNCH_S = 20.0
 
 #: At least this many nodes must have started one step to identify the odd one out.
 STEP_NODES = 3
@@ -90,18 +88,31 @@ def launches(by_kind: ByKind, begun: Begun) -> Launches:
     return Launches(starts, _allocations(by_kind["slurm.job_start"], starts, begun), _allocated_again(by_kind))
 
 
-def signs(events: Sequence[Event], by_kind: ByKind, launched: Launches, known: Known = NOTHING) -> list[HostSign]:
-    """All signs of all hosts. ``by_kind`` and ``launched``: what is compared of the ``events``."""
+def signs(
+    events: Sequence[Event],
+    by_kind: ByKind,
+    launched: Launches,
+    known: Known = NOTHING,
+    *,
+    is_known_by_nodes: bool = False,
+) -> list[HostSign]:
+    """All signs of all hosts. ``by_kind`` and ``launched``: what is compared of the ``events``. ``is_known_by_nodes``: a
+    controller's clock is known to be off by the launches of nodes."""
     starts, again = launched.starts, launched.again
     ahead, log_signs = _log_ahead(by_kind["slurm.job_start"], starts, launched.allocated, again, known.begun)
     allocated = {**launched.allocated, **ahead} if ahead else launched.allocated
+    others = [*_daemon(by_kind["sys.clock"]), *of_cables(by_kind, known.cables), *of_arrivals(events, known.senders)]
+    off = {host for host, sign in others if abs(sign.seconds) >= NOTICEABLE_S}
+    compared = [e for e in starts if e.host not in off] if off else starts
+    by_nodes, nodes_signs = of_controllers(
+        by_kind["slurm.job_start"], compared, allocated, again, is_known=is_known_by_nodes
+    )
+    if by_nodes:
+        allocated = {**allocated, **by_nodes}
     late = list(_launches(starts, allocated, again))
     if any(s.seconds for _, s in late):
-        late = _without_live(events, late)
-    return [
-        *_daemon(by_kind["sys.clock"]), *log_signs, *late,
-        *_steps(starts, allocated, again), *of_cables(by_kind, known.cables), *of_arrivals(events),
-    ]  # fmt: skip
+        late = _without_live(events, late, known.senders)
+    return [*log_signs, *nodes_signs, *late, *_steps(starts, allocated, again), *others]
 
 
 def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
@@ -249,12 +260,13 @@ def _odd_in_a_row(host_signs: Sequence[Sign]) -> Iterable[list[Sign]]:
             yield run
 
 
-def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[HostSign]:
+def _without_live(events: Sequence[Event], signs: Sequence[HostSign], senders: Senders) -> list[HostSign]:
     """Drops signs of a host whose lines arrive as they are written: its clock is correct, however late it launches, and if
     it launches too early, the controller's is not.
 
-    Anybody can send a line in a host's name, with the right time in it. So a host that launches too early keeps its sign
-    if most of its late lines, over some time, come late by the same amount: those of a queue that empties do not.
+    Lines that users can write count on neither side. A log daemon that a site trusts may still pass on lines with the right
+    time in a host's name. So a host that launches too early keeps its sign if most of its late lines, over some time, come
+    late by the same amount: those of a queue that empties do not.
     """
     late: dict[str, list[float]] = defaultdict(list)
     for host, sign in signs:
@@ -267,7 +279,7 @@ def _without_live(events: Sequence[Event], signs: Sequence[HostSign]) -> list[Ho
         if (
             times
             and event.received is not None
-            and not is_dated_by_anybody(event)
+            and not is_dated_by_anybody(event, senders)
             and min(times) - AROUND_S <= event.time <= max(times) + AROUND_S
         ):
             lag = event.received - event.time

@@ -25,13 +25,16 @@ HOLDS_S = 14 * 86400.0
 #: What was compared, as nouns that a count may precede.
 PAIR_LAUNCH, PAIR_CABLE, PAIR_RECEIVED = "launches", "ends of its links", "times of arrival"
 PAIR_ACCOUNTING = "starts in accounting"
+#: Of a controller: it counts only where nothing else shows how far its clock is off, as its nodes' may be off by the same.
+PAIR_NODES = "launches of several nodes"
 
 
 @dataclass(frozen=True)
 class Sign:
     """At local time ``time`` the clock was ``seconds`` off (about 0: it was correct).
 
-    ``stated``: the time daemon reported it. ``pair``: what was compared.
+    ``stated``: the time daemon reported it. ``pair``: what was compared; ``by``: with which host's clock, if several show
+    the same moment.
     """
 
     time: float
@@ -39,6 +42,7 @@ class Sign:
     pair: str = PAIR_LAUNCH
     stated: bool = False
     mended: bool = False
+    by: str | None = None
 
 
 Begun = Callable[[Collection[int]], Mapping[int, float]]

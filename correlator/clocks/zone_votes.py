@@ -17,7 +17,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
-from correlator.clocks.pairs import LAUNCH_S, Launches
+from correlator.clocks.early_launches import LAUNCH_S
+from correlator.clocks.pairs import Launches
 from correlator.clocks.signs import AGREE_S, ENDS_S, NOTICEABLE_S
 from correlator.model.nouns import Event
 from parsers.host_names import short_name

@@ -257,7 +257,9 @@ class World:
     def written_early(self) -> list[tuple[float, float]]:
         """Lines of slurmctld that arrived before they were written, and are not corrected: (time, by how many seconds)."""
         own = chain.from_iterable(self.by_host.get(host, ()) for host in self.controllers)
-        return [(e.time, early) for e in own if e.source == "slurmctld" and (early := arrived_early(e))]
+        assert self.believed is not None
+        senders = self.believed.senders
+        return [(e.time, early) for e in own if e.source == "slurmctld" and (early := arrived_early(e, senders))]
 
     @cached_property
     def launched_early(self) -> list[tuple[str, float, float]]:

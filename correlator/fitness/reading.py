@@ -48,7 +48,7 @@ class _Situations:
 
     def __init__(self, store: Rows, now: datetime) -> None:
         # Of a store that took nothing for months, what was last known still holds.
-        last = store.ask(repair_list.last_event())[0]["last"] or now
+        last = store.ask(repair_list.last_event())[0]["dated"] or now
         self._store, self._since = store, later(min(last, now), -timedelta(days=DAYS))
         self._of: defaultdict[str, list[Situation]] = defaultdict(list)
         self.all: list[Situation] = []

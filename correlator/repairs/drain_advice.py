@@ -104,7 +104,7 @@ class Shadow:
 def shadow(store: Rows, since: datetime | None = None, until: datetime | None = None) -> Shadow:
     """The advice of a period. Without ``since`` it covers the last ``DAYS`` before ``until``, which defaults to the last
     stored event."""
-    last = store.ask(repair_list.last_event())[0]["last"]
+    last = store.ask(repair_list.last_event())[0]["dated"]
     if last is None:
         return Shadow(since, until, STEPS_MIN[0], [])
     end = until or later(last, timedelta(microseconds=1))

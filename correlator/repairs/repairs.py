@@ -71,11 +71,14 @@ def repairs(store: Rows, since: datetime | None = None, until: datetime | None =
 
     Without ``since`` it covers the last ``DAYS`` before ``until``, which defaults to the last stored event.
     """
-    last = store.ask(repair_list.last_event())[0]["last"]
+    event = store.ask(repair_list.last_event())[0]
+    last = event["last"]
     if last is None:
         return RepairList(since, until, [])
     end = until or later(last, timedelta(microseconds=1))
-    begin = since if since is not None else later(end, -timedelta(days=DAYS))
+    # A user's line of next year does not end what is listed of today.
+    newest = until or later(event["dated"], timedelta(microseconds=1))
+    begin = since if since is not None else later(newest, -timedelta(days=DAYS))
     found: list[Repair] = []
     for cluster, pairs in sorted(events_by_cluster(store, begin, end).items(), key=lambda c: c[0] or ""):
         fleet, incidents = Fleet(store, cluster), noted(store, cluster, {i for _, i in pairs if i})

@@ -14,6 +14,7 @@ from sqlalchemy import func
 
 from parsers.moments import later
 from store.functions import const, counted, epoch, in_order, json_text, json_texts, last_by, listed, one_of, same
+from store.questions.writers import DATED
 from store.tables import CONCLUDED_FACTS as FACTS
 from store.tables import EVENTS, INCIDENTS, LINKS, METRICS, MODEL_NODE_STATES, NODES, RUNS, STATES, TOPOLOGY
 
@@ -21,11 +22,14 @@ E, N, S = EVENTS.c, INCIDENTS.c, STATES.c
 
 
 def span() -> sa.Select[Any]:
-    """``first`` and ``last``: of all events and states; null in an empty store."""
-    times = sa.union_all(
-        sa.select(func.min(E.time).label("low"), func.max(E.time).label("high")),
-        sa.select(func.min(MODEL_NODE_STATES.c.time), func.max(MODEL_NODE_STATES.c.time)),
-    ).subquery("times")
+    """``first`` and ``last``: of all events that are not dated by users, and of states; of all events if there are no others;
+    null in an empty store."""
+    events = sa.select(
+        func.coalesce(func.min(E.time).filter(DATED), func.min(E.time)).label("low"),
+        func.coalesce(func.max(E.time).filter(DATED), func.max(E.time)).label("high"),
+    )
+    states = sa.select(func.min(MODEL_NODE_STATES.c.time), func.max(MODEL_NODE_STATES.c.time))
+    times = sa.union_all(events, states).subquery("times")
     return sa.select(func.min(times.c.low).label("first"), func.max(times.c.high).label("last"))
 
 

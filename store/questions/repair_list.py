@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import CompoundSelect, Select, and_, func, literal, select, union
 
 from store.functions import among, const, epoch, in_order, json_texts, one_of, same, unnested
+from store.questions.writers import DATED
 from store.tables import EVENTS, INCIDENTS, LINKS, MODEL_NODE_STATES, NUMBER, REAL, RUNS, TEXT
 
 
@@ -22,8 +23,11 @@ class Stretch(NamedTuple):
 
 
 def last_event() -> Select[Any]:
-    """``last``: the time of the last event; null if there is none."""
-    return select(func.max(EVENTS.c.time).label("last"))
+    """``last``: the time of the last event; ``dated``: of the last one whose time no user can have chosen, or of the last if
+    there is no such. Null if there is none."""
+    time = EVENTS.c.time
+    last = func.max(time)
+    return select(last.label("last"), func.coalesce(last.filter(DATED), last).label("dated"))
 
 
 def events_of_devices(kinds: Iterable[str], since: datetime, until: datetime) -> Select[Any]:

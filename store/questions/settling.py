@@ -10,6 +10,7 @@ from sqlalchemy import ColumnElement, Double, Select, Table, Update, and_, cast,
 from parsers.node_definitions import CONTROLLERS
 from store.door import Question
 from store.functions import PLACE, among, const, epoch, in_order, json_member, one_of, row_place, same, unnested
+from store.questions.writers import authority
 from store.tables import BOOTS, JOBS, LINE_CLUSTERS, LINKS, LOGS, NODE_STATES, SETTINGS, TEXT, TOPOLOGY
 
 #: The scope of settings that map another name to its node.
@@ -88,21 +89,25 @@ def machines_with_uptime_only() -> Select[Any]:
 
 
 def lines_with_uptime_only(hosts: Sequence[str | None]) -> Select[Any]:
-    """Lines of these hosts without a time that give the machine's uptime: their ``place``, ``cluster``, ``host`` and
-    ``uptime`` (seconds)."""
+    """Lines of these hosts without a time that give the machine's uptime: their ``place``, ``cluster``, ``host``, ``file``
+    and ``uptime`` (seconds)."""
     line = LOGS.c
-    return select(row_place(LOGS).label(PLACE), line.cluster, line.host, _UPTIME.label("uptime")).where(
+    return select(row_place(LOGS).label(PLACE), line.cluster, line.host, line.file, _UPTIME.label("uptime")).where(
         _ONLY_UPTIME, _of_hosts(hosts)
     )
 
 
 def boots_by_lines(hosts: Sequence[str | None]) -> Select[Any]:
-    """When these hosts booted (``boot``, epoch seconds), from lines with both a certain time and the machine's own:
-    ``cluster``, ``host``, and the resolution of the time (``resolution_us``)."""
+    """When these hosts booted (``boot``, epoch seconds), from lines with both a certain time and the machine's own
+    (``uptime``): ``cluster``, ``host``, the resolution of the time (``resolution_us``), and by whom it can have been written
+    (``authority``)."""
     line = LOGS.c
     boot = epoch(line.time) - _UPTIME
+    written = authority(LOGS).label("authority")
     return in_order(
-        select(line.cluster, line.host, boot.label("boot"), line.resolution_us).distinct().where(
+        select(line.cluster, line.host, boot.label("boot"), _UPTIME.label("uptime"), line.resolution_us, written)
+        .distinct()
+        .where(
             line.time.is_not(None), line.time_quality == const("line"), line.entities.like(const("%uptime_s%")), _of_hosts(hosts)
         )
     )  # fmt: skip

@@ -20,18 +20,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
-from sqlalchemy import ColumnElement, FromClause, Select, and_, case, func, not_, select
+from sqlalchemy import ColumnElement, FromClause, Select, and_, case, func, not_, or_, select
 
 from parsers.authority import OF_DAEMONS, OF_PERSON, OF_ROOT
 from parsers.formats.base import JOB_SOURCES, SLURM
 from parsers.host_names import short_name_of
 from parsers.speakers import CLAIMS
-from parsers.writers import DAEMON, DEVICE, JOB, KERNEL, LOCAL, NETWORK, ROOT, UNVERIFIED
+from parsers.writers import DAEMON, DEVICE, JOB, KERNEL, LOCAL, NETWORK, NO_USERS, ROOT, UNVERIFIED
 from store.functions import const, contains, matches, one_of, short_name
 from store.line_frames import different
 from store.questions.authority import RELAYED
 from store.questions.kernel_lines import OF_RING
-from store.tables import LINES
+from store.tables import EVENTS, LINES
 
 
 class Condition(NamedTuple):
@@ -316,6 +316,15 @@ def authority_of_writers(writers: pl.DataFrame) -> pl.Series:
 def is_claim(lines: FromClause) -> ColumnElement[bool]:
     """Whether a line claims an event that its writer may not report; never null."""
     return case((_CLAIM.sql(lines), const(1)), else_=const(0)) == const(1)
+
+
+#: Is the time of an event one that no user can have chosen? Users cannot write its line; or it is slurmctld's, and other
+#: hosts' in its name are no events; or an incident rests on it, and so others than its writer show it. What no line shows (an
+#: agent's own word) has no authority.
+DATED = or_(
+    EVENTS.c.authority.is_(None), one_of(EVENTS.c.authority, sorted(NO_USERS)), EVENTS.c.source == const("slurmctld"),
+    EVENTS.c.incident_id.is_not(None),
+)  # fmt: skip
 
 
 def counted() -> Select[Any]:

@@ -76,6 +76,7 @@ def test_a_trees_own_cluster_is_called_as_it_is_to_be() -> None:
 ROWS = {
     "cluster": pl.String,
     "host": pl.String,
+    "file": pl.String,
     "boot": pl.Float64,
     "resolution_us": pl.Int64,
     PLACE: pl.Int64,
@@ -111,10 +112,10 @@ def test_when_a_machine_booted(
 def test_the_boot_that_a_line_belongs_to(
     known: list[float], uptime: float | None, last: float | None, at: float | None
 ) -> None:
-    waiting = [{PLACE: 7, "cluster": None, "host": "n1", "uptime": uptime}]
+    waiting = [{PLACE: 7, "cluster": None, "host": "n1", "file": "dmesg", "uptime": uptime}]
     lines = [] if last is None else [{"cluster": None, "host": "n1", "last": last}]
     expected = [] if at is None else [(7, T0 + timedelta(seconds=at))]
-    assert boots.times_of(rows(waiting), {(None, "n1"): known}, rows(lines)).rows() == expected
+    assert boots.times_of(rows(waiting), {(None, "n1", "dmesg"): known}, rows(lines)).rows() == expected
 
 
 @given(
@@ -126,9 +127,10 @@ def test_the_boot_that_a_line_belongs_to(
 @settings(max_examples=examples(20), deadline=None)
 def test_the_order_of_lines_does_not_matter_for_their_boot(lines: list[dict[str, Any]]) -> None:
     known = boots.boots_of(rows(lines), rows([]))
-    waiting = [{PLACE: 1, "cluster": None, "host": "n1", "uptime": 10.0}]
+    waiting = [{PLACE: 1, "cluster": None, "host": "n1", "file": "dmesg", "uptime": 10.0}]
     last = [{"cluster": None, "host": "n1", "last": EPOCH + 600.0}]
-    assert boots.times_of(rows(waiting), known, rows(last)).rows() == [(1, T0 + timedelta(seconds=11.5))]
+    of_ring = {(None, "n1", "dmesg"): known[None, "n1"]}
+    assert boots.times_of(rows(waiting), of_ring, rows(last)).rows() == [(1, T0 + timedelta(seconds=11.5))]
 
 
 def test_lines_with_only_an_uptime_get_the_time_of_their_own_machine() -> None:
@@ -142,6 +144,7 @@ def test_lines_with_only_an_uptime_get_the_time_of_their_own_machine() -> None:
             "message": "x",
             "file": f"{cluster}{host}",
             "event": "other",
+            "source": "kernel",
         }
         stored.append({**common, "line": 1, "entities": '{"uptime_s": 12.5}'})
         if booted is not None:
@@ -150,6 +153,7 @@ def test_lines_with_only_an_uptime_get_the_time_of_their_own_machine() -> None:
                 {
                     **common,
                     "line": 2,
+                    "format": "kmsg",
                     "entities": '{"uptime_s": 100.0}',
                     "time": at,
                     "time_quality": "line",

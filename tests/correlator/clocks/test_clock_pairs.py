@@ -14,6 +14,7 @@ from correlator.incidents.incident import Incident
 from correlator.incidents.incidents import incident_id
 from correlator.incidents.sentences import doubts
 from correlator.site.cabling import cabling
+from correlator.site.senders import NOBODY, Senders
 from tests.correlator.making import T0, event, facts, world
 from tests.correlator.situations import down
 
@@ -63,6 +64,8 @@ def logged(job: int, at: float, log: float, node: float = 0.0) -> list[Any]:
 PROMPT = [e for h in HOSTS[1:] for e in live(h, [0.1, 0.2, 0.1, 0.3, 0.1])]
 RIGHT = [e for h in HOSTS[1:] for e in ends(h, 0, 90)]
 WRONG = [e for h in HOSTS for e in ends(h, 0, 90, 44.0)]
+#: A site whose nodes' syslog no user can write.
+CLOSED = Senders(users_write_syslog=False)
 #: Jobs 10 to 19: accounting gives their starts, and slurmctld's log is missing.
 BEGUN = accounting({job: 1000.0 * job for job in range(10, 20)})
 OTHERS = [e for job in (10, 11, 12, 13) for e in launch(job, 1000.0 * job, HOSTS[1 + job % 3], 0.0)]
@@ -111,6 +114,14 @@ CASES = [
          [*OTHERS, *live("n1", [0.1] * 5), *(e for j in (14, 15, 16) for e in launch(j, 1000.0 * j, "n1", 90))], None, BEGUN),
     Case("launches early, lines that come late by the same, and some at once, which anybody can send", [*EARLY, *live("n1", [120.2, 120.3] + [0.1] * 5)], -120, BEGUN),
     Case("launches early, and all lines come at once", [*EARLY, *live("n1", [0.1] * 5)], None, BEGUN),
+    Case("launches early, and lines that users can write come at once",
+         [*EARLY, *(replace(e, authority="local") for e in live("n1", [0.1] * 5))], -120, BEGUN),
+    Case("launches early, and lines that users can write come late by another amount",
+         [*EARLY, *live("n1", [120.2, 120.3] + [0.1] * 5), *(replace(e, authority="local") for e in live("n1", [60.1] * 9))], -120, BEGUN),
+    Case("launches early, and lines of a syslog that users cannot write come at once",
+         [*EARLY, *(replace(e, authority="local") for e in live("n1", [0.1] * 5))], None, replace(BEGUN, senders=CLOSED)),
+    Case("late by the same, by lines that users can write",
+         [*PROMPT, *(replace(e, authority="local") for e in live("n1", [240.1, 240.4, 240.2, 241.0, 240.3]))], None),
     Case("launches early, and lines that come late by another amount", [*EARLY, *live("n1", [60.2, 60.3] + [0.1] * 5)], None, BEGUN),
     Case("launches early, and a queue empties that was held back",
          [*EARLY, *live("n1", [0.1] * 5), *live("n1", [float(n) for n in range(300, 0, -2)], 1.0)], None, BEGUN),
@@ -133,19 +144,20 @@ PACKETS = [replace(e, authority="network", entities={**e.entities, "sender": "10
 
 
 @pytest.mark.parametrize(
-    ("events", "counts"),
+    ("events", "counts", "counts_there"),
     [
-        ([replace(e, authority="job", source="job_stdout") for e in AHEAD], False),
-        ([replace(e, authority="unverified") for e in AHEAD], False),
-        (PACKETS, False),
-        ([replace(e, authority="local") for e in unzoned(AHEAD)], False),
-        ([replace(e, authority="local") for e in AHEAD], True),
-        ([replace(e, authority="daemon") for e in unzoned(AHEAD)], True),
+        ([replace(e, authority="job", source="job_stdout") for e in AHEAD], False, False),
+        ([replace(e, authority="unverified") for e in AHEAD], False, False),
+        (PACKETS, False, False),
+        ([replace(e, authority="local") for e in unzoned(AHEAD)], False, False),
+        ([replace(e, authority="local") for e in AHEAD], False, True),
+        ([replace(e, authority="daemon") for e in unzoned(AHEAD)], True, True),
     ],
     ids=["a job's output", "a shipper without a file", "packets", "syslog without a zone", "syslog", "a daemon's file"],
 )
-def test_whoever_can_choose_a_stamp_sets_no_hosts_clock(events: list[Any], counts: bool) -> None:
-    assert bool(offsets(events)) is counts
+def test_whoever_can_choose_a_stamp_sets_no_hosts_clock(events: list[Any], counts: bool, counts_there: bool) -> None:
+    """By default, and where no user can write to the nodes' syslog."""
+    assert [bool(offsets(events, Known(senders=one))) for one in (NOBODY, CLOSED)] == [counts, counts_there]
 
 
 #: Lines by slurmctld's log and by n1, and whose clock was how far off. Accounting knows the jobs 10 to 19.

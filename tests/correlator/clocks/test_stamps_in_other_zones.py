@@ -166,3 +166,34 @@ def test_an_odd_launch_that_was_judged_is_not_judged_again() -> None:
     assert known.zones.odd == {("n1", 1, 4)}
     assert compared_further(known, events, NOTHING, T0) is not None
     assert isinstance(known.zones, Zones) and all(isinstance(o, Offset) for o in known.offsets)
+
+
+#: One launch an hour and a half late: a zone only if something else shows the same.
+ALONE = launch(1, 0, "n1", off=1.5 * HOUR) + launch(2, 900, "n2")
+
+
+def copies(**writer: Any) -> list[Any]:
+    """Two lines that a host logs twice, once without a zone."""
+    lines = [event("gpu.xid", at, "n1", f"NVRM: Xid {at}", xid=79) for at in (100.0, 2000.0)]
+    both = [*lines, *unzoned([replace(e, time=e.time + 1.5 * HOUR, id=f"{e.id}b") for e in lines])]
+    return [replace(e, **writer) for e in both]
+
+
+@pytest.mark.parametrize(
+    ("writer", "counts"),
+    [({}, True), ({"authority": "local"}, False), ({"authority": "network"}, False), ({"authority": "job", "source": "job_stdout"}, False)],
+    ids=["nobody else", "any user of the host", "anybody", "a job"],
+)  # fmt: skip
+def test_lines_that_a_user_can_write_show_no_zone(writer: dict[str, Any], counts: bool) -> None:
+    found = compared(sorted([*ALONE, *copies(**writer)], key=order))
+    assert [(o.host, o.seconds) for o in found.offsets if o.seconds and not o.sigma] == (
+        [("n1", 1.5 * HOUR)] if counts else []
+    )
+
+
+def test_no_user_takes_a_hosts_zone_from_it_by_writing_as_slurmctld() -> None:
+    lie = replace(
+        event("sys.service_started", 500, "n7", "x", source="slurmctld"), authority="local", time_quality="inferred"
+    )
+    before, after = (compared(sorted([*TWO_H, *heard("n7"), *more], key=order)) for more in ([], [lie]))
+    assert before.offsets and after.offsets == before.offsets

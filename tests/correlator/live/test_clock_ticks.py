@@ -89,6 +89,37 @@ def test_what_is_reported_further_is_what_all_shows_or_asks_for_it(later: list[t
     assert found is None or found.offsets == whole.offsets
 
 
+#: All nodes launch early by the same time: the controller's clock is ahead.
+ALL_EARLY = [e for n, host in enumerate(("n1", "n2", "n3")) for e in launches(1 + 10 * n, 50.0 * n, host, -90.0)]
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(["n1", "n2", "n3", "n4"]), st.sampled_from([0.0, -90.0, -91.0, -80.0, 45.0]),
+                          st.integers(0, 40)), max_size=12))  # fmt: skip
+def test_what_is_reported_further_of_a_controllers_clock_is_what_all_shows(later: list[tuple[str, float, int]]) -> None:
+    more = [
+        e
+        for n, (host, off, at) in enumerate(later)
+        for e in launch(100 + n, NEW + 100.0 * at, host, off, reported=True)
+    ]
+    known, found, whole = told(ALL_EARLY, [*more, event("gpu.xid", NEW, "n9", "NVRM: Xid", xid=79)])
+    assert [(o.host, round(o.seconds)) for o in known.offsets] == [("ctl", 89)]
+    assert found is None or found.offsets == whole.offsets
+
+
+def test_a_controllers_clock_that_was_set_right_needs_no_full_pass() -> None:
+    more = [e for n, host in enumerate(("n1", "n2")) for e in launches(31 + 10 * n, NEW + 50.0 * n, host, 0.0)]
+    _, found, whole = told(ALL_EARLY, more)
+    assert found is not None and found.offsets == whole.offsets and [o.host for o in found.offsets] == ["ctl"]
+
+
+def test_a_tick_that_sees_a_part_of_the_early_launches_asks_for_all() -> None:
+    """One node's alone would be that node's clock, or nobody's."""
+    more = launch(31, NEW, "n1", -90.0, reported=True)
+    known = compared(sorted(ALL_EARLY, key=order))
+    assert compared_further(known, sorted(more, key=order), NOTHING, min(e.time for e in more)) is None
+
+
 def test_an_event_is_shown_as_its_clock_had_it() -> None:
     known = compared(BEFORE)
     xid = event("gpu.xid", 500.0, "n1", "NVRM: Xid", xid=79)

@@ -143,6 +143,12 @@ def test_three_flaps_of_one_port_in_a_small_lab_are_not_yet_reported_from_chance
     assert not any(one.outlier for one in repairs(store).repairs)
 
 
+def test_a_users_stamp_of_next_year_hides_no_fault(store: Door) -> None:
+    lie = event("switch.port_down", "n9", "p1", 500_000, authority="local")
+    fill(store, [*flap("n1", "rdma3", 0, authority="kernel"), *flap("n1", "rdma3", 50, authority="kernel"), lie])
+    assert [r.device for r in repairs(store).repairs if r.host == "n1"] == ["rdma3"]
+
+
 @pytest.mark.parametrize(("root", "ended", "slowed", "urgency"), [
     ("nic.link_flap", ["7"], [], "now"), ("nic.link_down", [], ["8"], "now"), ("nic.link_down", [], [], "watch"),
 ])  # fmt: skip
