@@ -15,6 +15,7 @@ from endings_liars import forge
 from endings_queue import as_user
 from endings_second import LOOP, pair, program, says
 from endings_third import blames, incident
+from endings_third_sources import back
 from entangled import firewall, running, start, stop
 from faults import WRITES, hang, kernel_says, serve, unserve
 from further import as_before, over, restart_slurmd, resume
@@ -461,30 +462,58 @@ def coordinator_cancels_beside_flap(k):
 @ending()
 def controller_away_while_all_end(k):
     """slurmctld and slurmdbd are killed, and away for 28 s. In that time alice's job fails by its own exit code, bob's ends well, olga's takes too much
-    memory, and gpu04 loses power and boots again under alice's other one."""
-    incident(k, "infra.node", ["gpu04"], "gpu04 lost power for 6 s")
+    memory, and gpu04 loses power under alice's other one, for good."""
+    incident(k, "infra.node", ["gpu04"], "gpu04 lost power")
     a = on("gpu02", "sleep 20; exit 9", name="exit9")
     blames(k, a, "FAILED", "9:0", "app.error", "user program", "its own exit code")
     b = well(k, on("gpu02", "sleep 22", name="kept", user="bob"))
     d = on("gpu03", "sleep 14\npython3 /home/jobs/memhog.py 600", "--mem=100", name="memhog", user="olga")
     blames(k, d, "OUT_OF_MEMORY", "0:125", "app.oom", "user program", "her own memory")
     e = on("gpu04", "srun sleep 200", name="hit")
-    blames(k, e, "NODE_FAIL", "0:0", "infra.node", "node gpu04", "gpu04 lost power for 6 s")
+    blames(k, e, "NODE_FAIL", "0:0", "infra.node", "node gpu04", "gpu04 lost power")
     running(k, a, b, d, e)
     stop(k, "ctl", "slurmdbd")
     stop(k, "ctl", "slurmctld")
     time.sleep(4)
     k.inject("power_off", c.power_off("gpu04"), host="gpu04")
-    time.sleep(6)
-    k.inject("power_on", c.power_on("gpu04"), host="gpu04")
-    time.sleep(16)
+    time.sleep(22)
     start("ctl", *AS_SLURM, "slurmdbd")
     start("ctl", *AS_SLURM, "slurmctld")
     k.inject("daemons_start", host="ctl")
     c.wait(lambda: c.inside("ctl", ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
     ended(k)
+    back(k, "gpu04")
+
+
+@ending()
+def job_of_a_rebooted_node_stays(k):
+    """gpu04 loses power and boots again while slurmctld is away (killed): nothing of alice's job there is left, but Slurm goes on showing it as running, until
+    root cancels it a minute later. Olga cancels her own on gpu02 then; bob's on gpu03 is well, and so is his next one on gpu04."""
+    incident(k, "infra.node", ["gpu04"], "gpu04 lost power for 6 s")
+    a = on("gpu04", "srun sleep 500", name="lost")
+    cause = "gpu04 lost power while slurmctld was away, so that nothing of it was left; root only cleared it away"
+    blames(k, a, "CANCELLED", "0:0", "infra.node", "node gpu04", cause, ["infra.scheduler", "unknown"])
+    b = well(k, on("gpu03", "srun sleep 40", name="kept", user="bob"))
+    d = on("gpu02", "srun sleep 200", name="mine", user="olga")
+    blames(k, d, "CANCELLED", "0:0", "user.cancel", "user", "she cancelled it herself")
+    running(k, a, b, d)
+    stop(k, "ctl", "slurmctld")
+    time.sleep(4)
+    k.inject("power_off", c.power_off("gpu04"), host="gpu04")
     time.sleep(6)
-    resume("gpu04")
+    k.inject("power_on", c.power_on("gpu04"), host="gpu04")
+    time.sleep(14)
+    start("ctl", *AS_SLURM, "slurmctld")
+    k.inject("slurmctld_start", host="ctl")
+    c.wait(lambda: c.inside("ctl", ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
+    time.sleep(25)
+    e = well(k, on("gpu04", "srun sleep 5", name="next", user="bob"))
+    ended(k, b, e)
+    time.sleep(30)
+    cancel(k, d, "olga")
+    time.sleep(2)
+    cancel(k, a, None)
+    ended(k)
 
 
 WARNS = """
