@@ -41,7 +41,7 @@ def dressed_as_a_lost_node(k):
         job=b,
     )
     forged(k, host="ctl", user="bob", channel="sbatch --comment and -D", text=note, job=b)
-    running(k, a, b, d)
+    running(k, a, d)  # not b: the harness would read its forged row
     k.inject("power_off", c.power_off("gpu04"), host="gpu04")
     time.sleep(6)
     tell(a, traceback("batch['mask']", "KeyError: 'mask'"))
