@@ -478,6 +478,11 @@ def controller_away_while_all_end(k):
     k.inject("power_off", c.power_off("gpu04"), host="gpu04")
     time.sleep(22)
     start("ctl", *AS_SLURM, "slurmdbd")
+    c.wait(
+        lambda: c.inside("ctl", ["sacctmgr", "-n", "show", "cluster"], capture_output=True).returncode == 0,
+        40,
+        "slurmdbd",
+    )
     start("ctl", *AS_SLURM, "slurmctld")
     k.inject("daemons_start", host="ctl")
     c.wait(lambda: c.inside("ctl", ["scontrol", "ping"], capture_output=True).returncode == 0, 30, "slurmctld")
