@@ -643,7 +643,7 @@ def deadline_missed_for_a_drained_node(k):
     a = on("gpu03", "srun sleep 5", "-c", "8", "-t", "1", "--deadline=now+120", name="urgent")
     cause = "gpu03 was drained, as the storage hung, so that it could not start before its deadline"
     blames(
-        k, a, "DEADLINE", "0:0", "infra.storage", "storage gpu03", cause, ["infra.node", "infra.scheduler", "unknown"]
+        k, a, "DEADLINE", "1:0", "infra.storage", "storage gpu03", cause, ["infra.node", "infra.scheduler", "unknown"]
     )
     hang(k, "gpu03")
     time.sleep(5)
