@@ -11,12 +11,12 @@ from posixpath import dirname
 from typing import NamedTuple
 
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_REQUEUED
+from correlator.facts.launches.bursts import SAME_FAILURE_S
 from correlator.facts.launches.detector import (
     ABSENT,
     FILES,
     LOST,
     READ_ONLY,
-    SAME_FAILURE_S,
     STARTED_TWICE,
     UNCONFIRMED,
     is_io_setup,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from correlator.evidence.weigh import LEAK
+from correlator.facts.environment.symptoms import signature_of
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.storage import deadline_by_any
 from correlator.facts.world import World
@@ -24,6 +25,8 @@ OWN_EXIT = 0.6  # it only returned an exit code
 NETWORK_WORDS = 0.15  # it logged only that peers or network failed: seldom its own fault, rarely proof of ours
 TIME_LIMIT = 0.8  # it ran until its time limit
 CANCELLED = 0.5  # it was ended, and no line shows by whom
+#: How often a program's own error is its own mistake: in general, and where it lacked what others use up as well (an estimate).
+OWN_SURE, SHARED_SURE = 0.97, 0.6
 #: The same for runs that were not started, by the category of their explanation.
 _WEIGHTS = {"app.error": OWN_WORDS, "unknown": NETWORK_WORDS}
 
@@ -70,9 +73,12 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
         reason, lines = refused
         return Own("unknown", NETWORK_WORDS, reason, lines, 0.6, explains=True)
     if words["own"] and not peers_first(words):
-        reason = f"its own output says: {quoted(words['own'][0])}"
+        reason, sure = f"its own output says: {quoted(words['own'][0])}", OWN_SURE
+        if (signature := signature_of(end)) is not None and (shared := signature.symptom.shared_out):
+            reason += f"; whether it had used up {shared} itself or others had, nothing that was collected tells"
+            sure = SHARED_SURE
         weight = NETWORK_WORDS if deadline_by_any(world, run, end) else OWN_WORDS
-        return Own("app.error", weight, reason, words["own"][:5], 0.97, explains=True)
+        return Own("app.error", weight, reason, words["own"][:5], sure, explains=True)
     launch: list[Event] = end.attrs[LAUNCH]
     if launch:
         reason = f"Slurm could not start its tasks, and nothing tells why: {quoted(launch[0])}"

@@ -50,6 +50,8 @@ class Symptom:
     surest: float = 0.75
     #: ``fault`` of several nodes, if it must be another.
     plural: str = ""
+    #: What all programs of the node share, so that others may have used it up as well; empty for what they don't share.
+    shared_out: str = ""
 
 
 class Signature(NamedTuple):
@@ -117,10 +119,23 @@ _GPU = Symptom(
     "gpu", 0.01, "programs find no GPU on {host}", "the GPUs, their driver and device files", of_node=True, gpus=True
 )
 _FULL = Symptom(
-    "full", 0.005, "{thing} of {host} is full", "what fills the disk", of_node=True, shared=True, surest=0.85
+    "full",
+    0.005,
+    "{thing} of {host} is full",
+    "what fills the disk",
+    of_node=True,
+    shared=True,
+    surest=0.85,
+    shared_out="that space",
 )
 _SHM = Symptom(
-    "shm", 0.004, "the shared memory of {host} is full", "what is left in /dev/shm", of_node=True, surest=0.85
+    "shm",
+    0.004,
+    "the shared memory of {host} is full",
+    "what is left in /dev/shm",
+    of_node=True,
+    surest=0.85,
+    shared_out="that memory",
 )
 _FORK = Symptom(
     PROCESSES, 0.003, "{host} lets programs start no more processes or threads", "the limits of processes (kernel.pid_max, TasksMax)",

@@ -8,24 +8,26 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from posixpath import commonpath, dirname
-from typing import ClassVar, TypeVar
+from typing import ClassVar
 
 from correlator.facts.control import CONTROLLER_RESTART
 from correlator.facts.jobs.kinds import BATCH_LOST
 from correlator.facts.jobs.lines import of_run
+from correlator.facts.launches.bursts import SAME_FAILURE_S, bursts
 from correlator.facts.launches.kinds import (
     LAUNCH_GIVEN_UP,
     LAUNCH_LOST,
     LAUNCH_UNOPENED,
     MOUNT_FAILURE,
+    PLUGIN_FAILURE,
     SPOOL_FAILURE,
     LaunchLost,
     LaunchUnopened,
     MountFailure,
 )
+from correlator.facts.launches.plugins import plugin_failures
 from correlator.facts.output_hardware import LOCAL_PATH, file_system
 from correlator.facts.world import World
 from correlator.gather.runs_fast import LAUNCH_GIVEN_UP as CANCELLED_BY_SLURMD
@@ -63,16 +65,10 @@ READ_ONLY = re.compile(r"^Read-only file system$")
 #: Errors that a wrong path gives as well.
 ABSENT = re.compile(r"^(?:No such file or directory|Permission denied|Operation not permitted)$")
 
-#: Failures on one node within this of each other are one (seconds); and one that goes on is cut, because its launches
-#: must lie within the window of edge E70.
-SAME_FAILURE_S, CUT_S = 300.0, 1500.0
-
 #: Launches on other nodes within this of a failure show whether the file system was well there (seconds).
 ELSEWHERE_S = 900.0
 #: A launch on the same node between failures shows that the file system was there; stamps differ by this (seconds).
 HERE_S = 1.0
-
-T = TypeVar("T")
 
 
 def unopened(world: World) -> list[Fact]:
@@ -115,17 +111,6 @@ def is_io_setup(event: Event) -> bool:
     return event.source in _DAEMONS and (what_failed(event) is not None or bool(_IO_SETUP.search(event.message)))
 
 
-def _bursts(found: Iterable[T], at: Callable[[T], float]) -> list[list[T]]:
-    """Failures of one node that follow each other closely, each group cut where it becomes too long."""
-    groups: list[list[T]] = []
-    for one in sorted(found, key=at):
-        if groups and at(one) - at(groups[-1][-1]) <= SAME_FAILURE_S and at(one) - at(groups[-1][0]) <= CUT_S:
-            groups[-1].append(one)
-        else:
-            groups.append([one])
-    return groups
-
-
 # ---------------------------------------------------------------------------------------------------------- file systems
 
 
@@ -155,7 +140,7 @@ def mount_failures(world: World) -> list[Fact]:
     on_nodes = [
         (system, host, burst)
         for (system, host), failures in sorted(groups.items())
-        for burst in _bursts(failures, lambda f: f.fact.start)
+        for burst in bursts(failures, lambda f: f.fact.start)
     ]
     facts, taken = [], set()
     for number, (system, host, burst) in enumerate(on_nodes):
@@ -335,7 +320,7 @@ def spool_failures(world: World) -> list[Fact]:
                 found[event.host].append((event, match["why"]))
     facts = []
     for host, lines in sorted(found.items()):
-        for burst in _bursts(lines, lambda line: line[0].time):
+        for burst in bursts(lines, lambda line: line[0].time):
             (first, why), last = burst[0], burst[-1][0]
             facts.append(
                 SPOOL_FAILURE.fact(
@@ -430,5 +415,5 @@ def _launched_during(world: World, run: Run, restart: Fact, missed: list[float])
     return any(run.start <= moment <= restart.start + NOTICED_WITHIN_S for moment in missed)
 
 
-KINDS = (LAUNCH_UNOPENED, LAUNCH_GIVEN_UP, MOUNT_FAILURE, SPOOL_FAILURE, LAUNCH_LOST)
-DETECTORS = [unopened, mount_failures, spool_failures, given_up, lost_launches]
+KINDS = (LAUNCH_UNOPENED, LAUNCH_GIVEN_UP, MOUNT_FAILURE, SPOOL_FAILURE, PLUGIN_FAILURE, LAUNCH_LOST)
+DETECTORS = [unopened, mount_failures, spool_failures, plugin_failures, given_up, lost_launches]

@@ -48,6 +48,13 @@ class SpoolFailure(TypedDict):
     why: str
 
 
+class PluginFailure(TypedDict):
+    """``why``: the error; ``runs`` of which steps could not be started by it."""
+
+    why: str
+    runs: list[str]
+
+
 class LaunchLost(TypedDict):
     """``runs`` that slurmctld had allocated and no node had started."""
 
@@ -103,6 +110,18 @@ SPOOL_FAILURE = Kind(
         (("Look at the file system of SlurmdSpoolDir on {host}: its mount, its disk and the kernel log.", None), RESUME),
         short="spool of {host} unusable", unharmed="degraded", family="disk", avoid=True,
         disproof="A launch on the node that succeeded at the same time.",
+    ),
+)  # fmt: skip
+
+PLUGIN_FAILURE = Kind(
+    "plugin.failure", "slurmd", "slurmstepd could not load its plugins: no step starts on the node.", PluginFailure,
+    witnesses=("slurmd",), brief="Slurm's plugins cannot be loaded", reported_within_s=60.0,
+    cause=Cause(
+        "node.plugin_failure", "infra.node", "slurmstepd of {host} could not load its plugins ({why}), so that no step starts there", "Slurm's own plugins could not be loaded on its node",
+        (("See which plugin slurmd's log of {host} names, and compare plugstack.conf, cgroup.conf and Slurm's plugins with another node's.",
+          "scontrol update nodename={host} state=drain reason='slurmstepd: plugins'"), RESUME),
+        short="Slurm's plugins of {host} cannot be loaded", unharmed="degraded", family="software", software=("os", "image"), avoid=True,
+        disproof="A step that was started on the node at the same time.",
     ),
 )  # fmt: skip
 

@@ -312,6 +312,8 @@ CASES = [
     Case("E81", lambda: world(out(-1, "job.exit_error", UNKNOWN_USER), [run(1, ["n1"], -9, 0, user="a")]), REPORTED),
     *(Case(edge, _stale, ("infra.node", "mount.failure", "n1")) for edge in ("E70", "E71")),
     *(Case(edge, _spool, ("infra.node", "spool.failure", "n1")) for edge in ("E72", "E73")),
+    Case("E79", lambda: world([_by_daemon(-29, "error: job_manager: exiting abnormally: Plugin initialization failed")], [run(1, ["n1", "n2"], -30, 0)]),
+         ("infra.node", "plugin.failure", "n1")),
     Case("E74", lambda: _given_up(_timed_out(10), at=120), ("infra.node", "node.deaf", "n1")),
     Case("E75", _controller_ends, ("infra.scheduler", "launch.lost", "ctl")),
     Case("E76", lambda: world([_timed_out(2), *unlaunched(5, "Socket timed out on send/recv operation")], [run(1, ["n1", "n2"], -20, 5)]),

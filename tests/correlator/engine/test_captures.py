@@ -91,9 +91,9 @@ def expected(cause: str) -> Expected:
         case ["disk", "full", host]:
             # the job's own output says that there is no space, and nothing shows what used it up
             return Expected("infra.node", frozenset({"node.disk_full"}), host, or_else=UNSAID)
-        case ["cgroups", _]:
-            # the node could not launch the job and cancelled it; no root cause of the list fits
-            return Expected("infra.node", or_else=frozenset({"unknown"}))
+        case ["cgroups", host]:
+            # the node could not launch the job and cancelled it
+            return Expected("infra.node", frozenset({"node.plugin_failure"}), host, or_else=frozenset({"unknown"}))
         case ["names", "lost", _]:
             return Expected("app.error", or_else=UNSAID)
         case ["launcher", "lost", host]:

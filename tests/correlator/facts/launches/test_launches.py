@@ -84,7 +84,27 @@ PURGED_AT_START = (
 LOST_BATCH = ("infra.scheduler", "slurm.slurmd_crash", "gpu01")
 EARLIER = "-2h ctl slurmctld: sched: Allocate JobId=1 NodeList=gpu06 #CPUs=1 Partition=gpu"
 
+PLUGINS = ("infra.node", "node.plugin_failure", "gpu02")
+NO_PLUGIN = (
+    "0s gpu02 slurmd: [{}.0] error: spank: /etc/slurm/plugstack.conf:1: Failed to load plugin /opt/site/quota.so. Aborting.",
+    "0s gpu02 slurmd: [{}.0] error: job_manager: exiting abnormally: Plugin initialization failed",
+)  # fmt: skip
+
+
+def peers(state: str = "FAILED", **more: Any) -> dict[str, Any]:
+    """A run of two nodes whose other task ended half a minute after its launch."""
+    return ended(state, nodes="gpu[01-02]", start="-1s", end="30s", user="ada", work_dir="/home/ada", **more)
+
+
 SITUATIONS = [
+    heard("a node lacks a plugin that its plugstack.conf requires", [line.format("{0}") for line in NO_PLUGIN], (peers(),), (PLUGINS,)),
+    heard(
+        "a program prints that a node lacks a plugin",
+        ["0s {0} stderr: srun: error: task 1 launch failed: Plugin initialization failed", *("0s {0} stderr: " + n.partition("slurmd: ")[2].format("{0}") for n in NO_PLUGIN)],
+        (peers(),), (APP,),
+    ),
+    heard("a plugin refuses a job's own image", ["0s gpu02 slurmd: [{0}.0] error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1"], (peers(),), (APP,)),
+    heard("a node lacks a plugin for another job's step", [line.format("{1}") for line in NO_PLUGIN], (peers(), fine("bob")), (APP, None)),
     # file systems
     heard(
         "two users' homes are stale on one node",
