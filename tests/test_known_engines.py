@@ -36,7 +36,8 @@ KNOW_DUCKDB: dict[str, tuple[str, ...]] = {
         "tests/collector/test_job_output.py", "tests/correlator/gather/test_standing_everywhere.py",
         "tests/faultline/test_admin_comments.py", "tests/faultline/test_check_rules.py",
         "tests/faultline/notify/test_notify.py", "tests/faultline/notify/test_quiet_week.py", "tests/web/test_answering.py",
-        "tests/web/bundle/test_bundle.py", "tests/web/fleet/test_fleet.py", "tests/web/test_axis_measures.py", "tests/web/test_replays.py", "tests/web/test_triage.py",
+        "tests/web/bundle/test_bundle.py", "tests/web/fleet/test_fleet.py", "tests/web/fleet/test_moment_of_the_map.py",
+        "tests/web/test_axis_measures.py", "tests/web/test_replays.py", "tests/web/test_triage.py",
         "tests/web/triaged.py",
     ),
     "the yardstick: plain DuckDB over the same lines": (
