@@ -10,6 +10,7 @@ from typing import Any
 
 from collector.ledger import Ledger, Node, Source
 from parsers.node_states import node_state
+from parsers.record import JOB_OUTPUT
 from store.door import Asks
 from store.questions import intake
 
@@ -23,10 +24,8 @@ SILENT_AT_LEAST, SILENT_AT_MOST = timedelta(minutes=15), timedelta(days=3)
 HABIT_LINES, HABIT_SPAN = 20, timedelta(hours=6)
 #: Sources are forgotten after this: an old job's output is not a source that fell silent.
 FORGOTTEN = timedelta(days=7)
-#: Sources whose streams end by themselves.
-OUTPUTS = ("job_stdout", "job_stderr")
 #: Sources that write only when something happens: a machine in order is quiet for days.
-_EVENTFUL = ("kernel", *OUTPUTS)
+_EVENTFUL = ("kernel", *JOB_OUTPUT)
 #: What reads a stream of an agent that is no file: the beginning of the stream's name, and the agent's source.
 _READERS = {"kmsg": "kmsg", "journal": "journald"}
 #: The stream that stands for an agent itself.

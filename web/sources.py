@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from collector.inventory import AGENT, FORGOTTEN, OUTPUTS, Inventory, blind, quarantine, utc_now
+from collector.inventory import AGENT, FORGOTTEN, Inventory, blind, quarantine, utc_now
 from parsers import extensions
+from parsers.record import JOB_OUTPUT
 from store import disowned, run_names
 from store.errors import NoSuchTable
 from store.questions import facts
@@ -79,10 +80,10 @@ def together(rows: list[Row]) -> list[Row]:
     ``files``. They are no sources of their own: each ends with its job."""
     kinds: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row["source"] in OUTPUTS:
+        if row["source"] in JOB_OUTPUT:
             kinds.setdefault((row["host"] or "", row["source"]), []).append(row)
     merged = [_merged(members) for members in kinds.values()]
-    return [row for row in rows if row["source"] not in OUTPUTS] + merged
+    return [row for row in rows if row["source"] not in JOB_OUTPUT] + merged
 
 
 def _merged(members: list[Row]) -> Row:
@@ -124,7 +125,7 @@ def document(
     if search:
         wanted = search.lower()
         rows = [row for row in rows if any(wanted in str(row[name] or "").lower() for name in _KEY)]
-    job_outputs = sum(row["source"] in OUTPUTS for row in rows)
+    job_outputs = sum(row["source"] in JOB_OUTPUT for row in rows)
     if not outputs:
         rows = together(rows)
     counts = {name: sum(bool(row[name]) for row in rows) for name in TROUBLE} | {"total": len(rows)}

@@ -7,6 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
+from parsers.record import JOB_OUTPUT
 from store.functions import const, counted, one_of
 from store.questions.sources import counts
 from store.tables import EVENTS, JOBS, LINES, LINKS, METRICS, MODEL_NODE_STATES
@@ -24,7 +25,7 @@ EVIDENCE: dict[str, sa.Select[Any]] = {
     "slurmd": _lines(one_of(L.source, ("slurmd", "slurmstepd"))),
     "kernel": _lines(sa.or_(one_of(L.source, ("kernel", "dmesg")), L.unit == const("kernel"), L.facility == const("kern"))),
     "switches": counts(EVENTS).where(func.starts_with(EVENTS.c.event, const("switch."))),
-    "output": _lines(one_of(L.source, ("job_stdout", "job_stderr"))),
+    "output": _lines(one_of(L.source, JOB_OUTPUT)),
     "accounting": counts(JOBS), "states": counts(MODEL_NODE_STATES), "metrics": counts(METRICS), "cables": counts(LINKS),
 }  # fmt: skip
 
