@@ -75,12 +75,12 @@ class Inventory:
         slurm_up = self._slurm_up(now)
         agents = {node.host: node for node in self.ledger.nodes.values() if node.status is not None and node.status_at}
         found = [alert for node in agents.values() if (alert := self._of_agent(node, now, slurm_up))]
-        unheard = {alert.host for alert in found}
+        silent_agents = {alert.host for alert in found}
         newest = self._newest()
         for (host, file), members in self._streams().items():
             last = max(members, key=lambda source: source.last_seen)
             silent = now - max(last.last_seen, self.since)
-            if silent <= SILENT_AT_LEAST or silent > FORGOTTEN or (host in unheard and last.transport == AGENT):
+            if silent <= SILENT_AT_LEAST or silent > FORGOTTEN or (host in silent_agents and last.transport == AGENT):
                 continue
             rhythmic = [source for source in members if _has_rhythm(source)]
             if (

@@ -43,18 +43,18 @@ def received(read: Reader, receiving: Any) -> list[Row]:
     except NoSuchTable:
         return []
     alerts: set[tuple[str, str]] = set()
-    unheard: set[str] = set()
+    silent_agents: set[str] = set()
     rates: dict[tuple[str, str, str], float] = {}
     if receiving is not None and receiving.inventory is not None:
         inventory: Inventory = receiving.inventory
         found = inventory.alerts(utc_now())
-        alerts, unheard = {(a.host, a.file) for a in found}, {a.host for a in found if a.source == AGENT}
+        alerts, silent_agents = {(a.host, a.file) for a in found}, {a.host for a in found if a.source == AGENT}
         rates = receiving.pipeline.ledger.rates_now()
     for row in rows:
         key = (row["host"], row["source"], row["file"])
         row |= {
             "first": row["first_seen"], "last": row["last_time"] or row["last_seen"], "late_s": row["max_lag_s"],
-            "silent": (row["host"], row["file"]) in alerts or (row["transport"] == AGENT and row["host"] in unheard),
+            "silent": (row["host"], row["file"]) in alerts or (row["transport"] == AGENT and row["host"] in silent_agents),
             "late_lines": row["late"], "late": bool(row["late"]), "rate": rates.get(key, 0.0),
             "unsure": None, "ahead": row.get("ahead") or 0,  # a store of an older version has no such column
         }  # fmt: skip

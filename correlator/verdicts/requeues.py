@@ -21,7 +21,7 @@ _UNSTARTED = re.compile(
 #: Only a run that ended by itself has an exit code of its own in accounting; a launch that failed may have one.
 RETURNED_SURE = 0.8
 ASKED_SURE = 0.9
-UNTOLD_SURE = 0.7
+UNSTATED_SURE = 0.7
 #: slurmctld says so, and accounting calls it a requeue.
 PREEMPTED_SURE = 0.98
 
@@ -30,12 +30,12 @@ def requeued(world: World, run: Run, end: Fact) -> Explanation:
     """The explanation of a requeue by accounting and by Slurm's own lines."""
     if own := [e for e in end.events if e.source == "slurmctld" and _UNSTARTED.search(e.message)]:
         reason = f"slurmctld could not start it and put it back into the queue: {quoted(own[0])}"
-        return Explanation("infra.scheduler", reason, own[:5], UNTOLD_SURE)
+        return Explanation("infra.scheduler", reason, own[:5], UNSTATED_SURE)
     if preempted := [e for e in end.events if e.source == "slurmctld" and e.kind == "slurm.job_preempted"]:
         return Explanation("sched.preempt", stated_ends.preempted(preempted), preempted[:5], PREEMPTED_SURE)
     if failed := unready(world, run):
         reason = f"its burst buffer was not made ready, and Slurm put it back into the queue: {quoted(failed[-1])}"
-        return Explanation("infra.scheduler", reason, failed[:5], UNTOLD_SURE)
+        return Explanation("infra.scheduler", reason, failed[:5], UNSTATED_SURE)
     unlaunched = run.state == "LAUNCH_FAILED"
     code = integer(run.row.get("exit_code"))
     if code and not unlaunched:
@@ -53,4 +53,4 @@ def requeued(world: World, run: Run, end: Fact) -> Explanation:
         reason = f"somebody asked for it to be requeued (its user, its own script or an administrator{also})"
         return Explanation("user.cancel", reason, asked[:5], ROOT_OR_SLURMD_SURE if unlogged else ASKED_SURE)
     what = "Slurm could not launch it and put it back into the queue" if unlaunched else "it was requeued"
-    return Explanation("unknown", f"{what}, and nothing tells why", asked[:5], UNTOLD_SURE)
+    return Explanation("unknown", f"{what}, and nothing tells why", asked[:5], UNSTATED_SURE)
