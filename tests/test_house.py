@@ -328,6 +328,37 @@ def test_no_function_and_no_class_is_written_twice() -> None:
     assert {*known} == WRITTEN_TWICE.keys(), "no longer written twice"
 
 
+#: A shorter constant may be the same by chance.
+A_CONSTANT = 50
+#: Constants that stand in two files, and why.
+STATED_TWICE = {
+    "SEVERITIES": "OpenTelemetry's levels: the columns of the receiver, and objects in files (parsers/formats/envelopes.py)"
+}
+
+
+def constants(paths: Iterable[Path]) -> dict[str, dict[Path, str]]:
+    """The value of each constant of a module as it is written -> file -> its name there."""
+    found: dict[str, dict[Path, str]] = {}
+    for path in paths:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in tree_of(path).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                written = " ".join(line.strip() for line in lines[node.lineno - 1 : node.end_lineno])
+                name, _, value = written.partition(" = ")
+                if len(value) >= A_CONSTANT:
+                    found.setdefault(value, {})[path] = name
+    return found
+
+
+def test_no_constant_is_written_twice() -> None:
+    """A list in two files becomes two lists; what runs on compute nodes has its own."""
+    here = [path for path in sources() if not path.relative_to(ROOT).as_posix().startswith(ALONE)]
+    twice = [places for places in constants(here).values() if len(places) > 1]
+    known = [next((name for name in places.values() if name in STATED_TWICE), None) for places in twice]
+    assert [places for places, name in zip(twice, known, strict=True) if name is None] == []
+    assert {*known} == STATED_TWICE.keys(), "no longer written twice"
+
+
 def test_a_body_that_stands_twice_is_found(tmp_path: Path) -> None:
     lines = "    low: float\n    high: float\n    count: int\n    stated: float\n    right: float\n"
     for name, docstring in (("one", '    """A."""\n'), ("two", "")):
