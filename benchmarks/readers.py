@@ -6,7 +6,8 @@ A way is one form in which lines arrive. Its requests are received, spooled, dec
 store, once with our reader and once without it, in turn, in one process. A compiled reader of headers is replaced by
 the formats alone (parsers/formats), the columns of collector/columnar by the reader of single records with orjson or
 opentelemetry-proto, and in the ways that end in "-library" by the tightest loop over these that we can write
-(library_readers.py). The output is the CPU time of both in microseconds a line (medians) and the ratio of the rounds:
+(library_readers.py). In "output" and "output-text" the compiled reader of program output alone (parsers/output_scanner.py)
+is replaced by its formats, in "few" the formats' forms for one line (ByLine) by those for many. The output is the CPU time of both in microseconds a line (medians) and the ratio of the rounds:
 median, minimum and maximum. Sockets and HTTP are left out, which favours our readers. A reader is kept if the ratio is
 at least 1.3.
 """
@@ -23,7 +24,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +44,9 @@ from collector.receivers.base import Receiver, Request  # noqa: E402
 from collector.spool import Spool  # noqa: E402
 from parsers import fast_headers, prefilter  # noqa: E402
 from parsers.engine import LineParser  # noqa: E402
+from parsers.formats.base import ByLine, Row  # noqa: E402
 from parsers.patterns import load  # noqa: E402
+from parsers.record import Origin  # noqa: E402
 from store import open_store  # noqa: E402
 
 #: Lines of a request.
@@ -237,6 +240,60 @@ def of_header(name: str, lines: list[str]) -> Iterator[Sent]:
     return as_text([written(line) for line in made])
 
 
+# -- output of programs --------------------------------------------------------------------------------------------
+
+
+def _stamped(number: int) -> str:
+    return f"{BEGUN + timedelta(milliseconds=5 * number):%Y-%m-%d %H:%M:%S},123 - trainer.loop - INFO - step {number} loss 1.23"
+
+
+def _nccl(number: int) -> str:
+    return f"gpu{number % 90:03d}:{1000 + number % 7000}:{2000 + number % 7000} [{number % 8}] NCCL INFO Channel {number % 16:02d}/0 : 0[0] -> 1[1]"
+
+
+def _rank(number: int) -> str:
+    return f"[rank{number % 64}]: iteration {number} took 1.2 s"
+
+
+def _bare(number: int) -> str:
+    return f"Loading shard {number} of 4711, which is the next one on this rank's list"
+
+
+def _glog(number: int) -> str:
+    at = BEGUN + timedelta(milliseconds=5 * number)
+    return f"[E{at:%m%d %H:%M:%S.%f} ProcessGroupNCCL.cpp:616] [Rank {number % 64}] Watchdog caught collective operation timeout"
+
+
+def _srun(number: int) -> str:
+    return f"{number % 64}: srun: error: gpu{number % 90:03d}: task {number % 64}: Exited with exit code 1"
+
+
+def _coloured(number: int) -> str:
+    return f"\x1b[32m2026-06-01 00:00:{number % 60:02d},123\x1b[0m - trainer - INFO - step {number}"
+
+
+#: In turn: what the compiled reader takes, and what it leaves to the formats.
+PLAIN_OUTPUT = (_stamped, _bare, _nccl, _rank)
+ODD_OUTPUT = (_glog, _srun, _coloured)
+#: Lines of one file in a request where each has few.
+FEW = 20
+
+
+def of_output(count: int, forms: Sequence[Callable[[int], str]], a_request: int = A_REQUEST) -> Iterator[Sent]:
+    """As the agent sends what jobs write, each request from one file."""
+    for first in range(0, count, a_request):
+        file = f"/home/u/slurm-{4711 + first // a_request}.out"
+        made = (
+            wired(forms[n % len(forms)](n), n) | {"path": file} for n in range(first, min(first + a_request, count))
+        )
+        yield post(
+            "ingest",
+            "/api/v1/ingest",
+            b"".join(json.dumps(one).encode() + b"\n" for one in made),
+            "application/x-ndjson",
+        )
+
+
 # -- their replacements --------------------------------------------------------------------------------------------
 
 
@@ -246,6 +303,20 @@ def _formats_alone(buffer: Any, _origin: Any, *, header: bool = False) -> Any:
     if len(buffer):
         found.formats[:] = prefilter.formats_of(buffer, np.arange(len(buffer)))
     return found
+
+
+def without_output() -> Patches:
+    return (mock.patch.object(fast_headers, "read_output", lambda *_: None),)
+
+
+def without_line_forms() -> Patches:
+    """Each format reads frames, also of few lines; one that has no form for many keeps its own."""
+    own = ByLine.rows
+
+    def rows(form: ByLine, numbers: list[int], texts: list[str], origin: Origin) -> tuple[list[Row], list[int]]:
+        return own(form, numbers, texts, origin) if form.of_many is None else ([], numbers)
+
+    return (mock.patch.object(ByLine, "rows", rows),)
 
 
 def _left(_body: bytes) -> None:
@@ -296,6 +367,9 @@ WAYS: dict[str, Way] = {
     "objects-list": (in_a_list, without_object_columns),
     "wire": (lambda lines: on_lines(lines, wired), without_object_columns),
     "bulk": (bulk, without_object_columns),
+    "output": (lambda lines: of_output(len(lines), PLAIN_OUTPUT), without_output),
+    "output-text": (lambda lines: as_text([PLAIN_OUTPUT[n % len(PLAIN_OUTPUT)](n) for n in range(len(lines))]), without_output),
+    "few": (lambda lines: of_output(len(lines), ODD_OUTPUT, FEW), without_line_forms),
     "headers": (as_text, without_fast_headers),
     **{f"header-{name}": ((lambda lines, name=name: of_header(name, lines)), without_fast_headers) for name in HEADERS},
 }  # fmt: skip

@@ -34,7 +34,7 @@ from parsers.future import EXACT
 from parsers.recognise import recognise
 from parsers.recognition.paths import PACKED
 from parsers.recognition.result import Recognition
-from parsers.record import Origin, frame
+from parsers.record import JOB_OUTPUT, Origin, frame
 from store.door import Door, FileEntry
 from store.line_frames import logs_for_storage
 from store.line_order import SEGMENT_ROWS
@@ -463,7 +463,7 @@ def _unparsed(logs: pl.DataFrame) -> int:
 def _newest_dates(path: Path, what: Recognition, head: bytes) -> tuple[datetime, ...]:
     """Of the full dates in a log or in accounting: the newest past one, and the newest that may be in another zone or
     ahead of a slow local clock. Timestamps without a year belong near the newest date of the tree."""
-    if what.kind not in ("lines", "sacct", "jobcomp") or what.source in ("job_stdout", "job_stderr"):
+    if what.kind not in ("lines", "sacct", "jobcomp") or what.source in JOB_OUTPUT:
         return ()
     dates = []
     for text in _ends(path, head):

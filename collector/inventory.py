@@ -10,6 +10,7 @@ from typing import Any
 
 from collector.ledger import Ledger, Node, Source
 from parsers.node_states import node_state
+from parsers.record import JOB_OUTPUT
 from store.door import Asks
 from store.questions import intake
 
@@ -23,10 +24,8 @@ SILENT_AT_LEAST, SILENT_AT_MOST = timedelta(minutes=15), timedelta(days=3)
 HABIT_LINES, HABIT_SPAN = 20, timedelta(hours=6)
 #: Sources are forgotten after this: an old job's output is not a source that fell silent.
 FORGOTTEN = timedelta(days=7)
-#: Sources whose streams end by themselves.
-OUTPUTS = ("job_stdout", "job_stderr")
 #: Sources that write only when something happens: a machine in order is quiet for days.
-_EVENTFUL = ("kernel", *OUTPUTS)
+_EVENTFUL = ("kernel", *JOB_OUTPUT)
 #: What reads a stream of an agent that is no file: the beginning of the stream's name, and the agent's source.
 _READERS = {"kmsg": "kmsg", "journal": "journald"}
 #: The stream that stands for an agent itself.
@@ -76,12 +75,12 @@ class Inventory:
         slurm_up = self._slurm_up(now)
         agents = {node.host: node for node in self.ledger.nodes.values() if node.status is not None and node.status_at}
         found = [alert for node in agents.values() if (alert := self._of_agent(node, now, slurm_up))]
-        unheard = {alert.host for alert in found}
+        silent_agents = {alert.host for alert in found}
         newest = self._newest()
         for (host, file), members in self._streams().items():
             last = max(members, key=lambda source: source.last_seen)
             silent = now - max(last.last_seen, self.since)
-            if silent <= SILENT_AT_LEAST or silent > FORGOTTEN or (host in unheard and last.transport == AGENT):
+            if silent <= SILENT_AT_LEAST or silent > FORGOTTEN or (host in silent_agents and last.transport == AGENT):
                 continue
             rhythmic = [source for source in members if _has_rhythm(source)]
             if (

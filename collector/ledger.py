@@ -19,6 +19,7 @@ import polars as pl
 from collector.decoding import by_source
 from collector.segment_file import Position
 from collector.sequence import Ranges, StreamKey
+from parsers.record import JOB_OUTPUT
 from store import tables
 from store.door import Door, Writer
 from store.questions import intake
@@ -29,7 +30,6 @@ KEY_LIFE = timedelta(hours=24)
 KEYS_KEPT, MOST_KEYS = 100_000, 1_000_000
 #: The output of a job that ended this long ago is no longer a source.
 OUTPUT_LIFE = timedelta(days=7)
-_OUTPUT = ("job_stdout", "job_stderr")
 #: Rates are exponential averages with this time constant, in seconds.
 RATE_S = 60.0
 #: The longest gap between two arrivals fades with this time constant, in seconds: a weekend is remembered over the next.
@@ -302,11 +302,11 @@ class Ledger:
             with self.store.write() as writer:
                 writer.change(intake.forget_keys(limit))
             self.keys = {key: received for key, received in self.keys.items() if received >= limit}
-        old = pl.col("source").is_in(_OUTPUT) & (pl.col("last_seen") < now - OUTPUT_LIFE)
+        old = pl.col("source").is_in(JOB_OUTPUT) & (pl.col("last_seen") < now - OUTPUT_LIFE)
         ended = self._known.filter(old)
         if ended.height:
             with self.store.write() as writer:
-                writer.change(intake.forget_sources(_OUTPUT, now - OUTPUT_LIFE))
+                writer.change(intake.forget_sources(JOB_OUTPUT, now - OUTPUT_LIFE))
             self._keep(self._known.filter(~old))
             for file in ended["file"]:
                 self.lines.pop(file, None)

@@ -20,6 +20,7 @@ import typer
 
 from faultline.failure import CommandError
 from faultline.named_path import named_path
+from faultline.options import ConfigFile, Data
 
 #: How long a service may take for a copy, in seconds.
 PATIENCE_S = 24 * 3600.0
@@ -28,8 +29,6 @@ ROUTE = "/api/v1/backup"
 PROOF = ".faultline-backup-"
 
 Dest = Annotated[Path, typer.Argument(parser=named_path, metavar="DEST", help="The copy's folder.")]
-Data = Annotated[Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")]
 Server = Annotated[
     str | None, typer.Option("--server", help="The service (or FAULTLINE_SERVER); it must run on this machine.")
 ]

@@ -16,6 +16,7 @@ from faultline import __version__, backup_command, plan, store_command
 from faultline.failure import CommandError
 from faultline.meant import meant
 from faultline.named_path import named_path
+from faultline.options import ConfigFile, Data
 from faultline.time_options import span
 
 app = typer.Typer(
@@ -26,7 +27,6 @@ app = typer.Typer(
 #: More rows than this no engine counts to.
 MOST_ROWS = 2**31 - 1
 
-Data = Annotated[Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")]
 Server = Annotated[str | None, typer.Option("--server", help="Ask this service (or FAULTLINE_SERVER).")]
 Since = Annotated[
     str | None, typer.Option("--since", help="RFC 3339 time (UTC if no zone), or an age such as 24h, 7d.")
@@ -35,7 +35,6 @@ Until = Annotated[str | None, typer.Option("--until", help="As --since.")]
 Insecure = Annotated[
     bool, typer.Option("--insecure", help="Also listen where others reach it without TLS and signing in.")
 ]
-ConfigFile = Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")]
 
 
 def _print_version(asked: bool) -> None:

@@ -8,7 +8,7 @@ import html
 import ipaddress
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,6 +36,7 @@ from faultline import node_gate
 from faultline.config import Config
 from faultline.enrolment import door
 from faultline.failure import CommandError
+from faultline.tls import App
 from store.door import Door
 from web import origin
 from web.access.users import Users, UsersError
@@ -62,8 +63,6 @@ _METRICS = (
         "UDP datagrams lost since the start: refused for want of room, or dropped by the kernel.",
     ),
 )
-
-App = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
 def _senders(config: Config) -> Callable[[], Sequence[Sender]] | None:

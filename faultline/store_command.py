@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from faultline.failure import CommandError
-from faultline.named_path import named_path
+from faultline.options import ConfigFile, Data
 
 VERBS = ("init", "migrate", "compact", "info")
 FORMATS = ("table", "json")
@@ -19,10 +19,8 @@ FORMATS = ("table", "json")
 
 def store(
     verb: Annotated[str, typer.Argument(metavar="VERB", help="init, migrate, compact or info.")],
-    data: Annotated[
-        Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")
-    ] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")] = None,
+    data: Data = None,
+    config: ConfigFile = None,
     format: Annotated[str, typer.Option("--format", help="table or json.")] = "table",
     engine: Annotated[
         str, typer.Option("--engine", help="The engine of init, or to move to: duckdb is the only one.")
@@ -56,10 +54,8 @@ def register(app: typer.Typer) -> None:
 
 
 def archive(
-    config: Annotated[Path | None, typer.Option("--config", help="The service's configuration (TOML).")] = None,
-    data: Annotated[
-        Path | None, typer.Option("--data", parser=named_path, metavar="PATH", help="The store's folder.")
-    ] = None,
+    config: ConfigFile = None,
+    data: Data = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Read all archived files and compare their digests.")
     ] = False,

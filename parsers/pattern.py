@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from parsers import speakers
+from parsers.record import JOB_OUTPUT
 
 BUILT_IN = Path(__file__).with_name("catalogue")
 
@@ -17,7 +18,7 @@ BUILT_IN = Path(__file__).with_name("catalogue")
 #: Names for groups of sources in ``sources``.
 GROUPS = {
     "slurm": ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd"),
-    "job": ("job_stdout", "job_stderr", "job_output"),
+    "job": (*JOB_OUTPUT, "job_output"),
 }
 
 

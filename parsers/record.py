@@ -22,6 +22,9 @@ FIRST_MOMENT, LAST_MOMENT = (
     (edge - datetime(1970, 1, 1)) // timedelta(microseconds=1) for edge in (datetime.min, datetime.max)
 )
 
+#: The sources of what a job itself wrote: anybody who runs jobs can write such a line.
+JOB_OUTPUT = ("job_stdout", "job_stderr")
+
 #: One row per input line. ``entities`` is a JSON object with sorted keys (null if empty); ``raw`` is the line without
 #: its line end, undecodable bytes as U+FFFD; ``raw_bytes`` holds the exact bytes only where ``raw`` cannot.
 #: ``time_quality``: "line" (written in the line, zone and year included or certain), "inferred" (year, zone or boot

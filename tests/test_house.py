@@ -294,6 +294,80 @@ def test_no_function_too_long() -> None:
     assert not house.long_functions({path: tree_of(path) for path in sources()})
 
 
+#: A shorter body may be the same by chance.
+A_BODY = 56
+#: Bodies that stand in two files, by the name of the function or class, and why.
+WRITTEN_TWICE = {
+    "quoted_data": "reads the TOML file beside its own module",
+    "_first": "the first of some labels that is there: Prometheus' and Loki's",
+    "_To": "what a receiver passes through its functions: OTLP's and Loki's",
+}
+
+
+def bodies(paths: Iterable[Path]) -> dict[str, dict[Path, str]]:
+    """The body of each function and class, without its docstring and its indentation -> file -> its name there."""
+    found: dict[str, dict[Path, str]] = {}
+    for path in paths:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in statements_of(path):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                continue
+            body = node.body[1:] if ast.get_docstring(node, clean=False) is not None else node.body
+            if body and node.end_lineno is not None:
+                text = "\n".join(line.strip() for line in lines[body[0].lineno - 1 : node.end_lineno])
+                if len(text) >= A_BODY:
+                    found.setdefault(text, {})[path] = node.name
+    return found
+
+
+def test_no_function_and_no_class_is_written_twice() -> None:
+    """What runs on compute nodes imports nothing of ours, and has its own."""
+    here = [path for path in sources() if not path.relative_to(ROOT).as_posix().startswith(ALONE)]
+    twice = [places for places in bodies(here).values() if len(places) > 1]
+    known = [next((name for name in places.values() if name in WRITTEN_TWICE), None) for places in twice]
+    assert [places for places, name in zip(twice, known, strict=True) if name is None] == []
+    assert {*known} == WRITTEN_TWICE.keys(), "no longer written twice"
+
+
+#: A shorter constant may be the same by chance.
+A_CONSTANT = 50
+#: Constants that stand in two files, and why.
+STATED_TWICE = {
+    "SEVERITIES": "OpenTelemetry's levels: the columns of the receiver, and objects in files (parsers/formats/envelopes.py)"
+}
+
+
+def constants(paths: Iterable[Path]) -> dict[str, dict[Path, str]]:
+    """The value of each constant of a module as it is written -> file -> its name there."""
+    found: dict[str, dict[Path, str]] = {}
+    for path in paths:
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for node in tree_of(path).body:
+            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
+                written = " ".join(line.strip() for line in lines[node.lineno - 1 : node.end_lineno])
+                name, _, value = written.partition(" = ")
+                if len(value) >= A_CONSTANT:
+                    found.setdefault(value, {})[path] = name
+    return found
+
+
+def test_no_constant_is_written_twice() -> None:
+    """A list in two files becomes two lists; what runs on compute nodes has its own."""
+    here = [path for path in sources() if not path.relative_to(ROOT).as_posix().startswith(ALONE)]
+    twice = [places for places in constants(here).values() if len(places) > 1]
+    known = [next((name for name in places.values() if name in STATED_TWICE), None) for places in twice]
+    assert [places for places, name in zip(twice, known, strict=True) if name is None] == []
+    assert {*known} == STATED_TWICE.keys(), "no longer written twice"
+
+
+def test_a_body_that_stands_twice_is_found(tmp_path: Path) -> None:
+    lines = "    low: float\n    high: float\n    count: int\n    stated: float\n    right: float\n"
+    for name, docstring in (("one", '    """A."""\n'), ("two", "")):
+        (tmp_path / f"{name}.py").write_text(f"class {name.title()}:\n{docstring}{lines}", encoding="utf-8")
+    (twice,) = bodies(sorted(tmp_path.glob("*.py"))).values()
+    assert [*twice.values()] == ["One", "Two"]
+
+
 def test_the_catalogue_is_clean() -> None:
     assert [str(p) for p in catalogue_of().check()] == []
 

@@ -84,3 +84,37 @@ def test_the_same_boot_is_said_in_one_place() -> None:
     named = re.compile(r"^(\w*SAME_BOOT\w*)(?::[^=]*)? = ", re.MULTILINE)
     found = {path.relative_to(ROOT).as_posix(): named.findall(path.read_text("utf-8")) for path in sources()}
     assert {place: names for place, names in found.items() if names} == {BOOTS: ["SAME_BOOT_S"]}
+
+
+#: The sources of a job's own output, and the files that still write them out: texts of SQL, and a few that decode or tick.
+OUTPUT_OWNER = "parsers/record.py"
+WRITE_THEM_OUT = {
+    "collector/receivers/ndjson_records.py", "collector/receivers/wrapped.py", "correlator/clocks/offsets.py", "correlator/live/window.py",
+    "store/blocks.py",
+}  # fmt: skip
+
+
+def lists_of_output(path: Path) -> list[int]:
+    """The lines with a tuple, list or set that names a job's standard output and its standard error."""
+    if "job_stderr" not in path.read_text(encoding="utf-8"):
+        return []
+    return [
+        node.lineno
+        for node in nodes_of(path)
+        if isinstance(node, ast.Tuple | ast.List | ast.Set)
+        and {"job_stdout", "job_stderr"} <= {one.value for one in node.elts if isinstance(one, ast.Constant)}
+    ]
+
+
+def test_the_sources_of_a_jobs_output_are_listed_in_one_place() -> None:
+    found = {place for path in sources() if lists_of_output(path) and (place := path.relative_to(ROOT).as_posix())}
+    assert found == {OUTPUT_OWNER, *WRITE_THEM_OUT}, "use parsers.record.JOB_OUTPUT"
+
+
+@pytest.mark.parametrize(
+    "source", ['X = ("job_stdout", "job_stderr")', 'f(["syslog", "job_stderr", "job_stdout"])', 'x in {"job_stdout", "job_stderr"}']
+)  # fmt: skip
+def test_each_list_of_them_is_found(source: str, tmp_path: Path) -> None:
+    path = tmp_path / "some.py"
+    path.write_text(source)
+    assert lists_of_output(path) == [1]

@@ -16,7 +16,7 @@ from tests.syntax_trees import nodes_of
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("parsers", "store", "collector", "correlator", "queries", "web", "faultline", "benchmarks")
 #: What to write in place of each: reported, sent or shown; stated; seen; output; used; sources; typical; unhurt; growth.
-GONE = re.compile(r"(?:^|_)(told|said|heard|printed|spent|voices?|usual|spared|grown)(?:_|$)", re.IGNORECASE)
+GONE = re.compile(r"(?:^|_)(told|said|heard|unheard|printed|spent|voices?|usual|spared|grown)(?:_|$)", re.IGNORECASE)
 #: Names of data, which stores and answers have, and what a program does print.
 KEPT = {
     "correlator/facts/munge.py": {"said"},
@@ -161,7 +161,14 @@ def test_no_file_is_named_so() -> None:
 
 @pytest.mark.parametrize(
     "source",
-    ["def told(): ...", "class LastHeard: ...", "x = lambda said: 1", "one.usual = 2", "for spent_s in (): ..."],
+    [
+        "def told(): ...",
+        "class LastHeard: ...",
+        "x = lambda said: 1",
+        "one.usual = 2",
+        "for spent_s in (): ...",
+        "unheard = 1",
+    ],
 )
 def test_each_kind_of_name_is_seen(source: str, tmp_path: Path) -> None:
     path = tmp_path / "made.py"

@@ -14,6 +14,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from parsers.record import JOB_OUTPUT
 from queries import kql
 from queries.kql import format as printing
 from queries.kql.cells import dumps
@@ -264,7 +265,7 @@ def lines(
         rows, more = read.lines(
             within, host=host, source=source, job=job, file=file, search=q, cluster=cluster, limit=limit
         )
-    read_audit.of_lines(request, [row["job_id"] for row in rows if row["source"] in read_audit.OUTPUT_SOURCES])
+    read_audit.of_lines(request, [row["job_id"] for row in rows if row["source"] in JOB_OUTPUT])
     return {"lines": wire(rows), "truncated": more}
 
 

@@ -88,7 +88,7 @@ def memory_of(request: Request) -> Memory:
     return found
 
 
-def unheard(row: dict[str, Any]) -> NodeFitness:
+def unjudged(row: dict[str, Any]) -> NodeFitness:
     """The answer about a node that is not among the latest ones: it is new, or only lines that are no events name it."""
     reason = Reason(Fitness.DOUBTFUL, "nothing is concluded about it yet", "no event, no state, no job")
     return NodeFitness(row["name"], row["host"], row["cluster"], (reason,), runs_jobs=False)
@@ -96,7 +96,7 @@ def unheard(row: dict[str, Any]) -> NodeFitness:
 
 def fitness_of(memory: Memory, row: dict[str, Any], by: str = SERVICE) -> dict[str, Any]:
     """The answer about a node of ``Reader.node`` as JSON."""
-    found = memory.of(row["name"]) or (unheard(row), 0.0)
+    found = memory.of(row["name"]) or (unjudged(row), 0.0)
     return found[0].document(found[1], by)
 
 

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from correlator.facts.registry import event_names
 from correlator.model.categories import CATEGORIES
+from parsers.record import JOB_OUTPUT
 from parsers.visible import visible
 from store.questions import incidents as incident_questions
 from store.questions import nodes as node_questions
@@ -432,7 +433,7 @@ def search(request: Request, read: Read, within: Within, q: str = "") -> HTMLRes
         if named and (row := read.one(question)):
             return RedirectResponse(linked(where + quote(str(row["found"]), safe=""), kept_of(request)), 303)
     lines, more = read.lines(within, search=text, limit=50) if text else ([], False)
-    read_audit.of_lines(request, [line["job_id"] for line in lines if line["source"] in read_audit.OUTPUT_SOURCES])
+    read_audit.of_lines(request, [line["job_id"] for line in lines if line["source"] in JOB_OUTPUT])
     listed: dict[str, tuple[list[dict[str, Any]], str | None]] = {}
     if text:
         listed = {

@@ -11,8 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse
 
-from collector.inventory import AGENT, FORGOTTEN, OUTPUTS, Inventory, blind, quarantine, utc_now
+from collector.inventory import AGENT, FORGOTTEN, Inventory, blind, quarantine, utc_now
 from parsers import extensions
+from parsers.record import JOB_OUTPUT
 from store import disowned, run_names
 from store.errors import NoSuchTable
 from store.questions import facts
@@ -42,18 +43,18 @@ def received(read: Reader, receiving: Any) -> list[Row]:
     except NoSuchTable:
         return []
     alerts: set[tuple[str, str]] = set()
-    unheard: set[str] = set()
+    silent_agents: set[str] = set()
     rates: dict[tuple[str, str, str], float] = {}
     if receiving is not None and receiving.inventory is not None:
         inventory: Inventory = receiving.inventory
         found = inventory.alerts(utc_now())
-        alerts, unheard = {(a.host, a.file) for a in found}, {a.host for a in found if a.source == AGENT}
+        alerts, silent_agents = {(a.host, a.file) for a in found}, {a.host for a in found if a.source == AGENT}
         rates = receiving.pipeline.ledger.rates_now()
     for row in rows:
         key = (row["host"], row["source"], row["file"])
         row |= {
             "first": row["first_seen"], "last": row["last_time"] or row["last_seen"], "late_s": row["max_lag_s"],
-            "silent": (row["host"], row["file"]) in alerts or (row["transport"] == AGENT and row["host"] in unheard),
+            "silent": (row["host"], row["file"]) in alerts or (row["transport"] == AGENT and row["host"] in silent_agents),
             "late_lines": row["late"], "late": bool(row["late"]), "rate": rates.get(key, 0.0),
             "unsure": None, "ahead": row.get("ahead") or 0,  # a store of an older version has no such column
         }  # fmt: skip
@@ -79,10 +80,10 @@ def together(rows: list[Row]) -> list[Row]:
     ``files``. They are no sources of their own: each ends with its job."""
     kinds: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
-        if row["source"] in OUTPUTS:
+        if row["source"] in JOB_OUTPUT:
             kinds.setdefault((row["host"] or "", row["source"]), []).append(row)
     merged = [_merged(members) for members in kinds.values()]
-    return [row for row in rows if row["source"] not in OUTPUTS] + merged
+    return [row for row in rows if row["source"] not in JOB_OUTPUT] + merged
 
 
 def _merged(members: list[Row]) -> Row:
@@ -124,7 +125,7 @@ def document(
     if search:
         wanted = search.lower()
         rows = [row for row in rows if any(wanted in str(row[name] or "").lower() for name in _KEY)]
-    job_outputs = sum(row["source"] in OUTPUTS for row in rows)
+    job_outputs = sum(row["source"] in JOB_OUTPUT for row in rows)
     if not outputs:
         rows = together(rows)
     counts = {name: sum(bool(row[name]) for row in rows) for name in TROUBLE} | {"total": len(rows)}

@@ -16,6 +16,7 @@ from sqlalchemy import Table
 from store.door import Asks, Door
 from store.errors import NoSuchTable
 from store.questions import cluster_names as questions
+from store.questions import facts
 from store.tables import JOBS, LINE_CLUSTERS, NODES
 
 #: The fact that holds the other names: {other: the configuration's}.
@@ -53,7 +54,7 @@ def names(store: Asks, cluster: str | None) -> Names:
 
 def _known(store: Asks, cluster: str) -> set[str]:
     """Other names already accepted for the cluster."""
-    found = store.ask(questions.fact(FACT))
+    found = store.ask(facts.value(FACT))
     return {other for other, meant in json.loads(found[0]["value"] if found else "{}").items() if meant == cluster}
 
 

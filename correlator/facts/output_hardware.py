@@ -24,6 +24,7 @@ from correlator.model.attributes import FAMILY, HOSTS, NAMELESS, RUNS, UNENDED
 from correlator.model.attrs import Attr, attr
 from correlator.model.kinds import Cause, Kind, NoAttrs
 from correlator.model.nouns import Event, Fact, Run
+from parsers.record import JOB_OUTPUT
 
 
 class GpuInOutput(TypedDict):
@@ -110,7 +111,6 @@ STORAGE_IN_OUTPUT = Kind(
     brief="storage failed, as its runs say", cause=_STORAGE_FAILED, variant=_as_users_say,
 )  # fmt: skip
 
-_OUTPUT = ("job_stdout", "job_stderr")
 _SAY_GPU = (
     "job.cuda_error",
     "job.nccl_error",
@@ -179,7 +179,7 @@ def gpus(world: World) -> list[Fact]:
 
 
 def _gpu_event(event: Event) -> str | None:
-    if event.source not in _OUTPUT:
+    if event.source not in JOB_OUTPUT:
         return None
     if event.kind == XID.name:
         code = code_of(event)
@@ -196,7 +196,9 @@ def where(world: World, run: Run) -> str | None:
     """The node whose task ended first by srun's output; the only node of a run on one node."""
     if len(run.nodes) == 1:
         return run.nodes[0]
-    tasks = [e for e in of_run(run, world.by_job.get(run.job_id, ())) if e.source in _OUTPUT and "task" in e.entities]
+    tasks = [
+        e for e in of_run(run, world.by_job.get(run.job_id, ())) if e.source in JOB_OUTPUT and "task" in e.entities
+    ]
     return node_of_first(run, tasks)
 
 
@@ -223,7 +225,7 @@ def storage(world: World) -> list[Fact]:
     by_job = _by_job(
         e
         for e in world.kinds("job.exit_error", "job.bus_error", "job.mpi_error", "job.nccl_error")
-        if e.source in _OUTPUT and _broken(e.message)
+        if e.source in JOB_OUTPUT and _broken(e.message)
     )
     for job, events in sorted(by_job.items()):
         for run in (r for r in world.runs_of_job.get(job, ()) if r.ended_badly):

@@ -35,6 +35,7 @@ from correlator.gather.kernel_lines import (
 )
 from correlator.model.nouns import Event
 from correlator.site.open_lines import owner_of
+from parsers.formats.base import SEVERITIES
 from parsers.host_names import short_key
 from store.questions import kernel_copies as questions
 
@@ -63,7 +64,6 @@ _FATAL = (
 )
 #: Files that a syslog daemon fills with the kernel's lines unless it is configured otherwise (Debian, Red Hat, SUSE).
 _GENERAL = re.compile(r"(?:syslog|messages|kern(?:el)?(?:\.log)?)(?:$|[.-])")
-_SEVERITIES = ("emerg", "alert", "crit", "error", "warning", "notice", "info", "debug")
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -370,4 +370,4 @@ def _day(at: float) -> int:
 
 
 def _rank(severity: str | None) -> int | None:
-    return _SEVERITIES.index(severity) if severity in _SEVERITIES else None
+    return SEVERITIES.index(severity) if severity in SEVERITIES else None

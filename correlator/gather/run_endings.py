@@ -13,6 +13,7 @@ from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event
 from parsers.hostlist import fold
 from parsers.job_states import OPEN
+from parsers.record import JOB_OUTPUT
 
 #: Start times of one run differ by up to this between two sources: whole seconds, rounded differently.
 SAME_START_S = 2.0
@@ -51,7 +52,7 @@ def with_last_words(rows: list[dict[str, Any]], events: list[Event]) -> list[dic
         return rows
     for event in events:
         row = doubted.get(event.job_id or 0)
-        if row is None or event.kind not in _BAD_STEP or event.source not in ("job_stdout", "job_stderr"):
+        if row is None or event.kind not in _BAD_STEP or event.source not in JOB_OUTPUT:
             continue
         start, end = seconds_of(row.get("start")) or 0.0, seconds_of(row["end"]) or 0.0
         if max(start - SAME_START_S, end - LAST_WORDS_S) <= event.time <= end + LAST_WORDS_S:
@@ -73,7 +74,7 @@ _LAST_WORDS = (
     ("FAILED", frozenset({"job.exit_error", "job.segfault", "job.bus_error", "job.killed", "job.cuda_error", "job.step_terminated", "job.cancelled"})),
 )  # fmt: skip
 
-_OF_RUN = frozenset({"slurmd", "slurmstepd", "job_stdout", "job_stderr"})
+_OF_RUN = frozenset(("slurmd", "slurmstepd", *JOB_OUTPUT))
 
 
 def of_unknown_runs(events: list[Event]) -> list[dict[str, Any]]:

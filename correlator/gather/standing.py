@@ -28,9 +28,10 @@ from typing import Any, NamedTuple
 from correlator.model.nouns import Event, Run
 from correlator.site.senders import NOBODY, Senders, configured_nodes
 from correlator.site.senders import controllers as named_controllers
+from parsers.formats.base import JOB_SOURCES
 from store.questions.authority import Speakers
 
-OUTPUT = frozenset({"job_stdout", "job_stderr", "job_output"})
+OUTPUT = frozenset(JOB_SOURCES)
 _OF_NODES = ("slurmd", "slurmstepd")
 #: Sources whose lines are about the runs and the host that wrote them.
 _OF_RUNS = OUTPUT.union(_OF_NODES)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from correlator.evidence.calibration import expected_error
+from correlator.evidence.calibration import Bin, expected_error, reliability
 from correlator.model.categories import CATEGORIES
 from parsers.moments import utc
 from store import run_names
@@ -98,32 +98,6 @@ def standing(rows: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     for row in rows:
         last[(row.get("cluster"), row["run_key"], row["author"] or "")] = row
     return list(last.values())
-
-
-#: The number of bins in the reliability diagram.
-BINS = 10
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Statements with a confidence in [low, high): how many, what was stated on average, how many were right."""
-
-    low: float
-    high: float
-    count: int
-    stated: float
-    right: float
-
-
-def reliability(pairs: Iterable[tuple[float, bool]], bins: int = BINS) -> list[Bin]:
-    """The reliability diagram as rows; empty bins are left out. A confidence of 1 falls into the last bin."""
-    groups: defaultdict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for stated, right in pairs:
-        groups[min(int(stated * bins), bins - 1)].append((stated, right))
-    return [
-        Bin(n / bins, (n + 1) / bins, len(g), sum(s for s, _ in g) / len(g), sum(r for _, r in g) / len(g))
-        for n, g in sorted(groups.items())
-    ]
 
 
 @dataclass(frozen=True)

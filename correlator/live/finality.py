@@ -114,12 +114,12 @@ def _waits(
 ) -> dict[str, Wait]:  # fmt: skip
     """What each of these verdicts still waits for; those that wait for nothing are left out."""
     watermark = now.replace(tzinfo=UTC).timestamp() - LATENESS_S
-    unheard = _unheard(keys, horizons, silent)
+    silent_nodes = _silent_nodes(keys, horizons, silent)
     found = {}
     for key in keys:
         document = known.result.verdicts[key]
         horizon = _horizon(horizons, key, document)
-        hosts = silences.get(document["incident_id"], ()) or unheard.get(key, ())
+        hosts = silences.get(document["incident_id"], ()) or silent_nodes.get(key, ())
         latest = horizon.end + longest
         until = latest if hosts or horizon.lasting else min(horizon.until, latest)
         if until > watermark:
@@ -135,7 +135,7 @@ def _horizon(horizons: Mapping[str, Horizon], key: str, document: Document) -> H
     return Horizon(end, math.inf, "its causes may be reported")
 
 
-def _unheard(keys: Iterable[str], horizons: Mapping[str, Horizon], silent: Silent) -> dict[str, tuple[str, ...]]:
+def _silent_nodes(keys: Iterable[str], horizons: Mapping[str, Horizon], silent: Silent) -> dict[str, tuple[str, ...]]:
     """The silent nodes of runs that ended for an unknown reason."""
     asked = {key: horizons[key] for key in keys if key in horizons and horizons[key].hosts}
     since: dict[str, float] = {}

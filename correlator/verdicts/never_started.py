@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from posixpath import dirname
-from typing import NamedTuple
 
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_REQUEUED
 from correlator.facts.launches.bursts import SAME_FAILURE_S
@@ -28,7 +27,7 @@ from correlator.facts.world import World
 from correlator.model.attributes import OPENED, OUTPUT, PATH, SIGNAL, STARTED, WHY
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.cancellations import given_up
-from correlator.verdicts.verdict import Verdict
+from correlator.verdicts.verdict import Explanation, Verdict
 from parsers.hostlist import fold
 
 #: Slurm's code for a step whose input and output could not be set up, in the place of a signal (slurm
@@ -51,16 +50,7 @@ _SPACE = re.compile(r"^No space left on device$")
 _OPTION = {FILES["in"]: "--input", FILES["out"]: "--output", FILES["err"]: "--error"}
 
 
-class Unstarted(NamedTuple):
-    """The explanation of a run that was not started by its own lines only."""
-
-    category: str
-    reason: str
-    events: list[Event]
-    sure: float
-
-
-def explained(world: World, run: Run, end: Fact) -> Unstarted | None:
+def explained(world: World, run: Run, end: Fact) -> Explanation | None:
     """The explanation of the end of a run; None if nothing shows that Slurm could not start it."""
     if end.kind == RUN_CANCELLED.name:
         return _not_launched(run, given_up(world, run), "cancelled")
@@ -75,7 +65,7 @@ def explained(world: World, run: Run, end: Fact) -> Unstarted | None:
     if _is_code(world, run, end):
         where = f" on {fold(run.nodes)}" if run.nodes else ""
         reason = f"its program never started: Slurm could not set up its input and output{where}; which file, and why, slurmd's log there tells, which was not collected"
-        return Unstarted("unknown", reason, [], UNKNOWN_SURE)
+        return Explanation("unknown", reason, [], UNKNOWN_SURE)
     return None
 
 
@@ -88,23 +78,23 @@ def _of_end(world: World, run: Run, end: Fact, kind: str) -> list[Fact]:
     return [f for f in world.facts_of(kind) if f.run == run.key and end.start - f.start <= OUTLIVED_S]
 
 
-def _not_launched(run: Run, lines: list[Event], how: str) -> Unstarted | None:
+def _not_launched(run: Run, lines: list[Event], how: str) -> Explanation | None:
     if not lines:
         return None
     text = next((e.message for e in lines if not _GAVE_UP.search(e.message)), lines[-1].message)
     host = next((e.host for e in lines if e.source != "slurmctld"), run.nodes[0] if run.nodes else None)
     if all(_GAVE_UP.search(e.message) for e in lines) and any(UNCONFIRMED in e.message for e in lines):
         late = f"slurmctld no longer waited when slurmd of {host} was to launch it, and it was {how}: {text}"
-        return Unstarted("unknown", f"{late}; nothing tells which of the two was late", lines[:5], UNKNOWN_SURE)
+        return Explanation("unknown", f"{late}; nothing tells which of the two was late", lines[:5], UNKNOWN_SURE)
     if twice := next((e for e in lines if STARTED_TWICE.search(e.message)), None):
         reason = (
             f"slurmctld started it a second time on {host}, where it ran already, and it was {how}: {twice.message}"
         )
-        return Unstarted("infra.scheduler", reason, lines[:5], UNKNOWN_SURE)
+        return Explanation("infra.scheduler", reason, lines[:5], UNKNOWN_SURE)
     reason = f"slurmd of {host} could not launch it and {how} it"
     if all(_GAVE_UP.search(e.message) for e in lines):  # the restart of slurmctld and a prolog that failed end so, too
-        return Unstarted("unknown", f"{reason}, and nothing tells why: {text}", lines[:5], UNKNOWN_SURE)
-    return Unstarted("infra.node", f"{reason}: {text}", lines[:5], UNKNOWN_SURE)
+        return Explanation("unknown", f"{reason}, and nothing tells why: {text}", lines[:5], UNKNOWN_SURE)
+    return Explanation("infra.node", f"{reason}: {text}", lines[:5], UNKNOWN_SURE)
 
 
 def _unopened(world: World, run: Run, end: Fact) -> Fact | None:
@@ -133,26 +123,26 @@ def could_not(fact: Fact) -> str:
     return f"Slurm could not {verb} its {fact.attrs[OPENED]}{path} on {fact.host} ({fact.attrs[WHY]})"
 
 
-def _by_error(world: World, run: Run, end: Fact, fact: Fact) -> Unstarted:
+def _by_error(world: World, run: Run, end: Fact, fact: Fact) -> Explanation:
     """Whose fault it was that Slurm could not open a file, by the error and by who else met it."""
     why, events = fact.attrs[WHY], list(fact.events)
     text = f"{_subject(end)} never started: {could_not(fact)}"
     if LOST.search(why):
         also = "the file system failed, and nothing that was collected tells whether on this node only"
-        return Unstarted("unknown", f"{text}; {also}", events, UNKNOWN_SURE)
+        return Explanation("unknown", f"{text}; {also}", events, UNKNOWN_SURE)
     if READ_ONLY.search(why) or _SPACE.search(why):
         also = "nothing that was collected tells whether the file system is meant to be so"
-        return Unstarted("unknown", f"{text}; {also}", events, UNKNOWN_SURE)
+        return Explanation("unknown", f"{text}; {also}", events, UNKNOWN_SURE)
     if not ABSENT.search(why):
-        return Unstarted("app.error", text, events, OWN_SURE)
+        return Explanation("app.error", text, events, OWN_SURE)
     alike = [(f, _user(world, f) == who(world, run)) for f in _alike(world, fact)]
     others = [f for f, own in alike if not own and f.host == fact.host]
     if others:
         also = f"the files of another user's job {others[0].run} there could not be opened either"
-        return Unstarted("unknown", f"{text}; {also}", events, UNKNOWN_SURE)
+        return Explanation("unknown", f"{text}; {also}", events, UNKNOWN_SURE)
     if any(own and f.host != fact.host for f, own in alike):
-        return Unstarted("app.error", f"{text}, as on another node", events, ALIKE_SURE)
-    return Unstarted("app.error", text, events, MISSING_SURE if why.startswith("No such") else FORBIDDEN_SURE)
+        return Explanation("app.error", f"{text}, as on another node", events, ALIKE_SURE)
+    return Explanation("app.error", text, events, MISSING_SURE if why.startswith("No such") else FORBIDDEN_SURE)
 
 
 def _subject(end: Fact) -> str:

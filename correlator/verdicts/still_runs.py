@@ -41,7 +41,7 @@ STUCK_HEADLINE = "Your job waited for storage or a driver when its time limit ca
 STUCK_ADVICE = (
     "Tell the operators of the cluster on which node it waited. Whether more time (--time) would help is not known."
 )
-_UNTOLD = "what held it up, if anything did, nothing that was collected tells"
+_UNSTATED = "what held it up, if anything did, nothing that was collected tells"
 
 
 class StoodStill(NamedTuple):
@@ -84,7 +84,7 @@ def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: l
     Slurm's about the limit."""
     stalled = next((c.root for c in chains if c.root.kind == STALLED.name), None)
     if stalled is not None and stalled.attrs[SIGN] == STEPS:
-        why = f"its output tells of no step in the last {stalled.attrs[LOST] / 60.0:.0f} min before its time limit; {_UNTOLD}"
+        why = f"its output tells of no step in the last {stalled.attrs[LOST] / 60.0:.0f} min before its time limit; {_UNSTATED}"
         return StoodStill("app.timeout", STALLED_SURE, why, lines)
     if hung := [e for e in end.attrs[WORDS]["peers"] if RETRIED.search(e.message)]:
         why = "its ranks had lost each other and it stood still until its time limit; what parted them, nothing that was collected tells"
@@ -98,7 +98,7 @@ def stood_still(world: World, run: Run, end: Fact, chains: list[Chain], lines: l
     if silent := _silent(world, run):
         return StoodStill("app.timeout", STALLED_SURE, silent, lines)
     if stalled is not None and stalled.attrs[SIGN] == GPUS:
-        why = f"its GPUs, which had worked, did nothing in the last {stalled.attrs[LOST] / 60.0:.0f} min before its time limit; {_UNTOLD}"
+        why = f"its GPUs, which had worked, did nothing in the last {stalled.attrs[LOST] / 60.0:.0f} min before its time limit; {_UNSTATED}"
         return StoodStill("app.timeout", STALLED_SURE, why, lines)
     return None
 

@@ -14,6 +14,15 @@ def quoted(event: Event) -> str:
     return event.message if len(event.message) <= 120 else event.message[:117] + "..."
 
 
+class Explanation(NamedTuple):
+    """Why a run ended, by its own lines and accounting's: no cause in the infrastructure is in it. ``sure``: 0 to 1."""
+
+    category: str
+    reason: str
+    events: list[Event]
+    sure: float
+
+
 class Unproven(NamedTuple):
     """What is missing in the evidence of a cause.
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from parsers import clock, regexes
 from parsers.formats.mnemonics import MNEMONIC
-from parsers.record import Origin
+from parsers.record import JOB_OUTPUT, Origin
 
 #: What a format may return for a line. ``i`` is the line's index in the batch; ``stamp`` the time as written; ``extra``
 #: a JSON object of further entities; ``step_tag`` Slurm's ``J.S``; ``quality`` the time_quality; ``tag`` the line's
@@ -53,7 +53,7 @@ SLURM_LEVELS = {
 #: The test of a format that accepts anything.
 EVERY_LINE = pl.col("text").is_not_null()
 SLURM = ("slurmctld", "slurmd", "slurmdbd", "slurmrestd", "slurmstepd", "sackd")
-JOB_SOURCES = ("job_stdout", "job_stderr", "job_output")
+JOB_SOURCES = (*JOB_OUTPUT, "job_output")
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import polars as pl
 from parsers import clock, regexes
 from parsers.formats import jsonl, syslog
 from parsers.formats.base import SEVERITY_WORDS, Format, by_line, conform, groups, timed
+from parsers.formats.job_output import COLOUR
 from parsers.formats.wrapped import read_inner, with_outer
 from parsers.record import Origin
 
@@ -160,12 +161,9 @@ def _read_zoned(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     return pl.concat(parts) if parts else frame.clear()
 
 
-_COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07"
-
-
 def _read_coloured(frame: pl.DataFrame, origin: Origin) -> pl.DataFrame:
     """Reads a line without its colours; a line that no format knows then stays unchanged."""
-    shown = frame.with_columns(pl.col("text").str.replace_all(_COLOUR, "").str.strip_chars_end("\r"))
+    shown = frame.with_columns(pl.col("text").str.replace_all(COLOUR, "").str.strip_chars_end("\r"))
     plain = ~regexes.contains(shown["text"], r"[\x1b\r]")
     inner = read_inner(shown.filter(plain), origin)
     return inner.filter(~pl.col("format").is_in(["plain", "continuation"]))

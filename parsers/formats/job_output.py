@@ -17,7 +17,8 @@ from parsers.formats.base import JOB_SOURCES, LATER, SEVERITY_WORDS, ByLine, For
 from parsers.header_grammar import Run, either, header, named
 from parsers.record import Origin
 
-_COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07"
+#: What colours a terminal, or names its window.
+COLOUR = r"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07]*\x07"
 #: One state of a progress bar (tqdm, rich), which the next one overwrites.
 _PROGRESS = r"[^\r]*(?:\d{1,3}%\|?|\d+/\d+ \[|it/s|s/it)[^\r]*\r+"
 #: "12: " of srun -l, "[80746] " of a launcher, "[rank3]:" and "[default0]:" of torchrun.
@@ -90,7 +91,7 @@ def _cleaned(frame: pl.DataFrame) -> pl.DataFrame:
     odd = text.str.contains("\x1b", literal=True) | text.str.contains("\r", literal=True)
     if not frame.select(odd.any()).item():  # mostly true, and each expression below is built anew every time
         return frame
-    shown = text.str.replace_all(_COLOUR, "").str.strip_chars_end("\r").str.replace_all(_PROGRESS, "")
+    shown = text.str.replace_all(COLOUR, "").str.strip_chars_end("\r").str.replace_all(_PROGRESS, "")
     return frame.with_columns(
         pl.when(odd).then(shown.str.strip_chars("\r").str.replace_all("\r+", "\n")).otherwise(text)
     )

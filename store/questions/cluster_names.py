@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from parsers.record import TABLES
 from store.functions import const, epoch, listed
-from store.tables import FACTS, FILES, JOBS, LOGS, METADATA, SOURCES
+from store.tables import FILES, JOBS, LOGS, METADATA, SOURCES
 
 #: Rows other than lines that name a cluster, and operators' statements about them.
 RENAMED = (
@@ -26,11 +26,6 @@ WITNESSES = tuple(
 def clusters_of(table: sa.Table) -> sa.Select[Any]:
     """``cluster``: each that rows of a table name."""
     return sa.select(table.c.cluster).distinct().where(table.c.cluster.is_not(None))
-
-
-def fact(name: str) -> sa.Select[Any]:
-    """``value`` of a fact of the store; no row where there is none."""
-    return sa.select(FACTS.c.value).where(FACTS.c.name == name)
 
 
 def nodes_of_jobs_with_lines() -> sa.Select[Any]:

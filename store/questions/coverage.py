@@ -7,7 +7,9 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
+from parsers.record import JOB_OUTPUT
 from store.functions import const, counted, one_of
+from store.questions.sources import counts
 from store.tables import EVENTS, JOBS, LINES, LINKS, METRICS, MODEL_NODE_STATES
 
 L = LINES.c
@@ -17,18 +19,14 @@ def _lines(*conditions: Any) -> sa.Select[Any]:
     return sa.select(counted().label("n")).select_from(LINES).where(*conditions)
 
 
-def _rows(table: sa.Table) -> sa.Select[Any]:
-    return sa.select(counted().label("n")).select_from(table)
-
-
 #: For each kind of evidence, the number of its lines or records (``n``).
 EVIDENCE: dict[str, sa.Select[Any]] = {
     "slurmctld": _lines(L.source == const("slurmctld")),
     "slurmd": _lines(one_of(L.source, ("slurmd", "slurmstepd"))),
     "kernel": _lines(sa.or_(one_of(L.source, ("kernel", "dmesg")), L.unit == const("kernel"), L.facility == const("kern"))),
-    "switches": _rows(EVENTS).where(func.starts_with(EVENTS.c.event, const("switch."))),
-    "output": _lines(one_of(L.source, ("job_stdout", "job_stderr"))),
-    "accounting": _rows(JOBS), "states": _rows(MODEL_NODE_STATES), "metrics": _rows(METRICS), "cables": _rows(LINKS),
+    "switches": counts(EVENTS).where(func.starts_with(EVENTS.c.event, const("switch."))),
+    "output": _lines(one_of(L.source, JOB_OUTPUT)),
+    "accounting": counts(JOBS), "states": counts(MODEL_NODE_STATES), "metrics": counts(METRICS), "cables": counts(LINKS),
 }  # fmt: skip
 
 _SOURCE = func.coalesce(L.source, L.format, const("not recognised"))

@@ -7,6 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 
+from parsers.record import JOB_OUTPUT
 from store.functions import among, const, one_of, same
 from store.questions.authority import Speakers
 from store.questions.source import ALL, CLUSTER, Rows, Source
@@ -19,7 +20,6 @@ COLUMNS = (
     "job_id", "message", "entities", "file", "line", "facility",
 )  # fmt: skip
 
-_OUTPUT = ("job_stdout", "job_stderr")
 #: slurmctld's messages when a job's run begins or ends.
 _OF_RUNS = (
     "slurm.job_start", "slurm.job_end", "slurm.job_failed", "slurm.job_node_fail", "slurm.job_cancelled", "slurm.job_timeout",
@@ -43,7 +43,7 @@ def _without_time(cluster: str | None) -> ColumnElement[bool]:
     lines = LINES.c
     return and_(
         lines.event.is_not(None), lines.event != const("other"), lines.time.is_(None), lines.job_id.is_not(None),
-        one_of(lines.source, _OUTPUT), same(lines.cluster, cluster),
+        one_of(lines.source, JOB_OUTPUT), same(lines.cluster, cluster),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Double, Select, and_, bindparam, cast, exists, func, not_, select
 
+from parsers.record import JOB_OUTPUT
 from store.boots import boot_before
 from store.functions import among, const, counted, epoch, group_of, in_order, json_text, matches, one_of, same
 from store.questions.source import ALL, CLUSTER, Rows, Source
@@ -16,7 +17,7 @@ from store.questions.writers import writer_columns
 from store.tables import BOOTS, LINES, LOGS, TEXT
 
 #: Sources written by others about a host, or by a run on several hosts: none of them is the host's own.
-OF_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "opensm", "switch", "job_stdout", "job_stderr")
+OF_OTHERS = ("slurmctld", "slurmdbd", "slurmrestd", "sacct", "opensm", "switch", *JOB_OUTPUT)
 
 #: Slurm's answers about nodes carry their names as well.
 _ANSWERS = "^(sacct|scontrol|sinfo|squeue|poll)"

@@ -9,10 +9,11 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func
 
+from parsers.record import JOB_OUTPUT
 from store.functions import const, counted, epoch, group_of, listed, matches, one_of, same
 from store.questions.conditions import of_cluster
 from store.questions.job_output import Pace, seconds_a_step
-from store.questions.lines import OUTPUT, SHOWN
+from store.questions.lines import SHOWN
 from store.tables import ARTIFACTS, ENVIRONMENTS, LINES, REAL, RUNS, SETTINGS
 
 A, E, L, R, S = ARTIFACTS.c, ENVIRONMENTS.c, LINES.c, RUNS.c, SETTINGS.c
@@ -74,7 +75,7 @@ def _output(
         return sa.select(kept.c.name).where(kept.c.name.is_not(None))
 
     return [
-        L.job_id == job, of_cluster(L.cluster, cluster), one_of(L.source, OUTPUT),
+        L.job_id == job, of_cluster(L.cluster, cluster), one_of(L.source, JOB_OUTPUT),
         sa.or_(L.file.not_in(names(False)), L.file.in_(names(True))),
         *([sa.or_(L.time.is_(None), L.time < until)] if until else []),
         *([sa.or_(L.time.is_(None), L.time >= begin)] if begin else []),
@@ -107,7 +108,7 @@ def output_tail(
 def output_times(jobs: Sequence[int], start: datetime, end: datetime, cluster: str | None) -> sa.Select[Any]:
     """When jobs wrote something with a certain time."""
     asked = sa.select(L.job_id, L.time).where(
-        listed(L.job_id, jobs), L.time.between(start, end), one_of(L.source, OUTPUT), L.time_quality == const("line"),
+        listed(L.job_id, jobs), L.time.between(start, end), one_of(L.source, JOB_OUTPUT), L.time_quality == const("line"),
         of_cluster(L.cluster, cluster),
     )  # fmt: skip
     return asked.order_by(L.time).limit(20000)

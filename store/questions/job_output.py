@@ -20,6 +20,7 @@ from sqlalchemy import (
     try_cast,
 )
 
+from parsers.record import JOB_OUTPUT
 from store.functions import PLACE, among, const, epoch, group_of, matches, one_of, row_place, same
 from store.questions.source import ALL, CLUSTER, Rows, Source
 from store.tables import ARTIFACTS, JOBS, LINES
@@ -34,14 +35,10 @@ class Pace(NamedTuple):
     inverse: bool
 
 
-#: Sources of a job's output.
-_OUTPUT = ("job_stdout", "job_stderr")
-
-
 def _output(lines: FromClause) -> ColumnElement[bool]:
     """Lines in which a job may report its pace."""
     return and_(
-        one_of(lines.c.source, _OUTPUT), lines.c.job_id.is_not(None), lines.c.time.is_not(None),
+        one_of(lines.c.source, JOB_OUTPUT), lines.c.job_id.is_not(None), lines.c.time.is_not(None),
         func.coalesce(lines.c.event, const("other")) == const("other"), same(lines.c.cluster, CLUSTER),
     )  # fmt: skip
 
@@ -64,7 +61,7 @@ def _any_pace(rows: Rows, forms: Sequence[Pace], words: str) -> Select[Any]:
 def may_show_pace() -> pl.Expr:
     """May ``any_pace`` find a row among lines on their way into the store? They are not searched for one."""
     unnamed = pl.col("event").fill_null("other") == "other"
-    return (pl.col("source").is_in(_OUTPUT) & unnamed).any()
+    return (pl.col("source").is_in(JOB_OUTPUT) & unnamed).any()
 
 
 def jobs_without_stamps(cluster: str | None) -> Select[Any]:
@@ -111,7 +108,7 @@ def _own_lines(jobs: Collection[int], cluster: str | None) -> ColumnElement[bool
     """Lines that programs of some jobs wrote."""
     lines = LINES.c
     return and_(
-        among(lines.job_id, jobs), one_of(lines.source, _OUTPUT), same(lines.cluster, cluster),
+        among(lines.job_id, jobs), one_of(lines.source, JOB_OUTPUT), same(lines.cluster, cluster),
         not_(matches(func.coalesce(lines.message, const("")), _BY_SLURM)),
     )  # fmt: skip
 

@@ -22,7 +22,6 @@ SHOWN = (
 #: Columns needed only to determine a line's writer (``store.disowned``).
 NOT_SHOWN = ("format", "entities")
 #: Sources of lines that a job wrote.
-OUTPUT = ("job_stdout", "job_stderr")
 
 _BLOCK = sa.select(L.file, L.line, L.raw, L.message, L.format, L.source, L.host, L.unit, L.event, L.tags).where(
     L.file == sa.bindparam("file"), L.line.between(sa.bindparam("low"), sa.bindparam("high"))

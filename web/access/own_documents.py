@@ -48,6 +48,7 @@ from typing import Any, Protocol
 
 from parsers.job_reasons import Meaning, meaning_of
 from parsers.job_states import HELD, NOT_STARTED, Phase, in_phase
+from parsers.record import JOB_OUTPUT
 from store.door import WITHHELD, Question
 from store.questions import events as event_questions
 from store.questions import job_rows, sources
@@ -273,9 +274,7 @@ class OwnDocuments:
             if found is not None:
                 shown = {"host": found["host"], "device": found["device"], "message": found["message"]}
                 out.append(_picked(item, _EVENT) | shown | {"source": found["file"] or found["source"], "also": []})
-                self._own_words.update(
-                    [str(found["message"])] if found["source"] in ("job_stdout", "job_stderr") else []
-                )
+                self._own_words.update([str(found["message"])] if found["source"] in JOB_OUTPUT else [])
         return out
 
     def read_events(self, lists: Iterable[Iterable[Document]], cluster: str | None) -> None:

@@ -22,8 +22,6 @@ from web.access.authentication import asking
 MOST_READS = 600
 #: The maximum number of recorded reads in memory.
 REMEMBERED = 10_000
-#: Sources of lines that a job wrote.
-OUTPUT_SOURCES = frozenset({"job_stdout", "job_stderr"})
 
 Key = tuple[str, ...]
 

@@ -145,10 +145,10 @@ class Keeper:
         else:
             since = self._started if latest is None else latest.at
             what = "given no answer" if self.trouble.startswith("HTTP ") else "not been reached"
-            unheard = f"the service has {what} for {_lasting(now - since)}"
+            doubt = f"the service has {what} for {_lasting(now - since)}"
             if not self._asked:
-                unheard = f"the service has not been asked yet; it is within {ASK_EVERY_S:g} s of the agent's start"
-            found.append((DOUBTFUL, f"{unheard}: {self.trouble}" if self.trouble else unheard))
+                doubt = f"the service has not been asked yet; it is within {ASK_EVERY_S:g} s of the agent's start"
+            found.append((DOUBTFUL, f"{doubt}: {self.trouble}" if self.trouble else doubt))
         verdict = max((verdict for verdict, _ in found), key=VERDICTS.index, default=FIT)
         found.sort(key=lambda one: -VERDICTS.index(one[0]))  # the gravest first: it is why a job is refused
         reasons = tuple(plain(text) for _, text in found if text)

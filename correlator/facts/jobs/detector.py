@@ -27,12 +27,13 @@ from correlator.facts.jobs.kinds import (
 from correlator.facts.jobs.launch_failures import is_its_users_fault, launch_failures
 from correlator.facts.jobs.lines import END_SLACK_S, last_messages, of_other_parts, of_run
 from correlator.facts.jobs.memory import killed_for_memory, out_of_memory
-from correlator.facts.jobs.output import APPLICATION, COMMUNICATION, OUTPUT_SOURCES, logged_timeout, words_of
+from correlator.facts.jobs.output import APPLICATION, COMMUNICATION, logged_timeout, words_of
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT
 from correlator.facts.world import World, bursts, hosts_of
 from correlator.model.attributes import FAMILY, NOTICED
 from correlator.model.nouns import Event, Fact, Run
 from parsers.job_states import same_end
+from parsers.record import JOB_OUTPUT
 
 _KIND_OF_END = {
     "NODE_FAIL": RUN_NODE_FAIL, "FAILED": RUN_FAILED, "TIMEOUT": RUN_TIMEOUT, "CANCELLED": RUN_CANCELLED,
@@ -106,7 +107,7 @@ def ends(world: World) -> list[Fact]:
             found = unseen_downs(world, run, moment, lines, failed, unseen)
             unseen += found
             failed = failed or sorted({fact.host for fact in found if fact.host})
-        output = [e for e in lines if e.source in OUTPUT_SOURCES]
+        output = [e for e in lines if e.source in JOB_OUTPUT]
         memory, ago = out_of_memory(lines, run, moment, words, killed_for_memory(world, run, moment, output))
         attrs: RunEnd = {
             "failed_nodes": failed, "words": words, "launch": launches.get(run.key, []),

@@ -10,7 +10,7 @@ from correlator.facts.jobs.kinds import BATCH_LOST
 from correlator.facts.jobs.lines import END_SLACK_S, between
 from correlator.facts.links.kinds import SWITCH_OUTAGE
 from correlator.facts.nodes.kinds import ADMIN_DOWN, NODE_DOWN, NODE_REBOOT, NodeDown
-from correlator.facts.nodes.polls import UNTOLD, lost_by
+from correlator.facts.nodes.polls import UNSTATED, lost_by
 from correlator.facts.world import World, hosts_of
 from correlator.model.attributes import HOSTS, LINKS, NOTICED, ROLE, UNDER
 from correlator.model.nouns import Event, Fact, Run
@@ -150,5 +150,5 @@ def _unseen(world: World, run: Run, host: str, moment: float) -> Fact:
         return answered
     attrs: NodeDown = {"said_by": "accounting", "reason": f"job {run.key} ended {run.state}"}
     if run.state == "BOOT_FAIL":
-        attrs["unresumed"] = UNTOLD
+        attrs["unresumed"] = UNSTATED
     return NODE_DOWN.fact(moment, None, 0.5, host, attrs=attrs)

@@ -12,8 +12,6 @@ from parsers.documents.fields import number
 
 T = TypeVar("T")
 
-OUTPUT_SOURCES = ("job_stdout", "job_stderr")
-
 #: Output events that mean "the peers or the network", not "my code". They are symptoms on every innocent rank.
 COMMUNICATION = frozenset({"job.nccl_error", "job.nccl_timeout", "job.mpi_error"})
 APPLICATION = frozenset({"job.cuda_error", "job.segfault", "job.exit_error", "job.bus_error"})

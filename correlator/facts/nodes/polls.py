@@ -29,7 +29,7 @@ SAME_STATE_S = 3.0
 #: acted meanwhile.
 POLLED_S = 300.0
 
-UNTOLD = "not told"
+UNSTATED = "not told"
 
 
 def polled_downs(world: World) -> Iterable[tuple[float, str, NodeState, str, str]]:
@@ -53,7 +53,7 @@ def down_by_state(time: float, host: str, state: NodeState, reason: str, who: st
     if state.is_silent or "not responding" in reason.lower():
         return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "silent": True})
     if "resumetimeout" in reason.lower():
-        return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "unresumed": UNTOLD})
+        return NODE_DOWN.fact(time, None, 0.5, host, attrs={**attrs, "unresumed": UNSTATED})
     if who != "slurm" and split and split["owner"] != "slurm":
         admin: AdminDown = {
             "said_by": "accounting", "reason": reason, "component": split.get("component", ""), "owner": split["owner"],

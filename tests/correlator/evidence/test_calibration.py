@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from benchmarks.simulators.situations import make
 from correlator.edges import load as edge_files
-from correlator.evidence.calibration import along, answered, calibrated, expected_error, fit, lines
+from correlator.evidence.calibration import along, answered, calibrated, expected_error, fit, lines, reliability
 from correlator.evidence.weigh import Weigher
 from correlator.learning.feedback import standing
 from correlator.verdicts.judge import judge
@@ -32,6 +32,14 @@ def test_equal_values_are_one_point():
 def test_along_the_line():
     line = [(0.2, 0.1), (0.6, 0.5)]
     assert (along(line, 0.0), along(line, 0.9)) == (0.1, 0.5) and abs(along(line, 0.4) - 0.3) < 1e-9
+
+
+def test_reliability_rows() -> None:
+    pairs = [(0.95, True)] * 9 + [(0.95, False)] + [(0.55, True), (0.55, False), (1.0, True)]
+    low, high = reliability(pairs)
+    assert (low.low, low.count, low.right) == (0.5, 2, 0.5)
+    assert (high.high, high.count, round(high.right, 3)) == (1.0, 11, 0.909)
+    assert reliability([]) == []
 
 
 def test_a_family_without_a_line_keeps_its_value():

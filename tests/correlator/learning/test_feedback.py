@@ -10,7 +10,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from correlator.engine import correlate
-from correlator.learning.feedback import Answer, FeedbackError, answers, give, lessons, reliability, standing
+from correlator.learning.feedback import Answer, FeedbackError, answers, give, lessons, standing
 from correlator.live.ticker import Ticker
 from store.door import Door
 from tests.correlator.rows import CAPTURES, answer, concluded
@@ -59,14 +59,6 @@ def test_the_last_answer_of_a_person_counts(store: Door) -> None:
     lesson = lessons(answers(store))
     assert lesson.causes == {"nic.link_down": (2, 1)}
     assert [b.count for b in lesson.diagram] == [2] and lesson.error is not None
-
-
-def test_reliability_rows() -> None:
-    pairs = [(0.95, True)] * 9 + [(0.95, False)] + [(0.55, True), (0.55, False), (1.0, True)]
-    low, high = reliability(pairs)
-    assert (low.low, low.count, low.right) == (0.5, 2, 0.5)
-    assert (high.high, high.count, round(high.right, 3)) == (1.0, 11, 0.909)
-    assert reliability([]) == []
 
 
 def test_over_http(store: Door) -> None:
