@@ -53,8 +53,10 @@ AHEAD_S = 600.0
 #: for days must not make one incident that every tick concludes anew.
 SLOT_S = 1800.0
 
-#: A group with a failure of a window began less than two slots before it, and what is near the group ended ``NEAR_S`` earlier. What
-#: became of others is asked for an hour more.
+#: A group lasts at most a slot and ``AHEAD_S``, and what is near it ended at most ``NEAR_S`` before it.
+_BEFORE_S = NEAR_S + SLOT_S + AHEAD_S
+
+#: What became of others is asked for an hour more, by whole slots.
 _RECENT_S = NEAR_S + 2 * SLOT_S
 _BESIDE_S = NEAR_S + _RECENT_S
 
@@ -159,8 +161,13 @@ def _where(run: Run, end: Fact) -> str | None:
 
 def _just_before(world: World, fresh: Sequence[Failure]) -> list[Failure]:
     """The failures before the window of a tick that can be in one group with those of the window, or near one."""
-    past_runs, past_ends = world.past(min(f.end for f in fresh) - _RECENT_S)
-    return _failures(past_ends, _further(world, past_runs))
+    past_runs, past_ends = world.past(min(f.end for f in fresh) - _BEFORE_S)
+    further = _further(world, past_runs)
+    if not any(f.signature.symptom.strong or f.signature.symptom.shared for f in fresh):
+        # Each of their groups is of one node.
+        hosts = {f.host for f in fresh}
+        further = {key: run for key, run in further.items() if not hosts.isdisjoint(run.nodes)}
+    return _failures(past_ends, further)
 
 
 def _further(world: World, past_runs: Iterable[Run]) -> dict[str, Run]:
