@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import re
 import signal
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cached_property
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,7 +82,7 @@ class _Deaths(NamedTuple):
     """Those with one signal or error, in order of time, and the ends and starts of their runs (epoch seconds), and a number for the user of each."""
 
     each: list[_Death]
-    ends: Moments
+    ends: list[float]
     starts: Moments
     users: np.ndarray[Any, np.dtype[np.int64]]
     numbers: dict[str, int]
@@ -161,12 +163,11 @@ class EndedAlike:
         others = users != deaths.numbers.get(user or "", -1)
         if apart:
             others &= np.abs(deaths.starts[first:last] - (run.start or end)) >= APART_S
-        places = np.flatnonzero(others)
         # A user's array can end a thousand tasks at once, each of which would look at those of the next user's.
-        if np.count_nonzero(np.bincount(users[places])) < needed:
+        if np.count_nonzero(np.bincount(users[others])) < needed:
             return []
-        beside = isinstance(how, _Files)
-        return [o for o in (deaths.each[first + n] for n in places) if beside or o.nodes.isdisjoint(run.nodes)]
+        found = list(compress(deaths.each[first:last], others.tolist()))
+        return found if isinstance(how, _Files) else [o for o in found if o.nodes.isdisjoint(run.nodes)]
 
     @cached_property
     def _deaths(self) -> dict[_How, _Deaths]:
@@ -189,13 +190,12 @@ def _in_columns(deaths: list[_Death]) -> _Deaths:
     starts = [death.run.start or death.end for death in deaths]
     numbers = {user: number for number, user in enumerate(sorted({death.user for death in deaths}))}
     users = np.array([numbers[death.user] for death in deaths], np.int64)
-    return _Deaths(deaths, np.array([death.end for death in deaths]), np.array(starts), users, numbers)
+    return _Deaths(deaths, [death.end for death in deaths], np.array(starts), users, numbers)
 
 
 def _moment(deaths: _Deaths, end: float) -> tuple[int, int]:
     """The places of those that ended within the same moment: the first, and the one after the last."""
-    first, last = np.searchsorted(deaths.ends, [end - SAME_MOMENT_S, np.nextafter(end + SAME_MOMENT_S, np.inf)])
-    return int(first), int(last)
+    return bisect_left(deaths.ends, end - SAME_MOMENT_S), bisect_right(deaths.ends, end + SAME_MOMENT_S)
 
 
 def _signal_of(run: Run) -> int:
