@@ -104,6 +104,7 @@ class EndedAlike:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._words: dict[Fact, str] = {}
 
     def leave_open(self, verdict: Verdict) -> None:
         """Blames no program that ended as those of others did in the same moment."""
@@ -112,7 +113,7 @@ class EndedAlike:
         number = _signal_of(verdict.run)
         of_bus = number == signal.SIGBUS
         ways: list[tuple[_How, int, bool]] = [
-            (number, BY_SIGBUS if of_bus else OTHERS, not of_bus), (_words_of(verdict.end), OTHERS, True),
+            (number, BY_SIGBUS if of_bus else OTHERS, not of_bus), (self._words_of(verdict.end), OTHERS, True),
             *((lost, OTHERS, True) for lost in _files_of(verdict.end, verdict.run)),
         ]  # fmt: skip
         for how, needed, apart in ways:
@@ -138,7 +139,7 @@ class EndedAlike:
 
         Where too few did so to leave the verdict open, and wherever and whenever they began: a doubt changes no verdict.
         """
-        deaths, user = self._deaths.get(_words_of(verdict.end)), user_of(verdict.run)
+        deaths, user = self._deaths.get(self._words_of(verdict.end)), user_of(verdict.run)
         if deaths is None or user in (None, SOMEBODY):
             return
         found = slice(*_moment(deaths, verdict.run.end or 0.0))
@@ -169,6 +170,12 @@ class EndedAlike:
         found = list(compress(deaths.each[first:last], others.tolist()))
         return found if isinstance(how, _Files) else [o for o in found if o.nodes.isdisjoint(run.nodes)]
 
+    def _words_of(self, end: Fact) -> str:
+        # Each is asked for among all others, and again for its verdict.
+        if (words := self._words.get(end)) is None:
+            words = self._words[end] = _words_of(end)
+        return words
+
     @cached_property
     def _deaths(self) -> dict[_How, _Deaths]:
         """By signal, by error, and by the folder of a lost file on each node."""
@@ -178,7 +185,7 @@ class EndedAlike:
             user = user_of(run)
             if run.end is None or user in (None, SOMEBODY) or not run.nodes:
                 continue
-            ways: tuple[_How, ...] = (_signal_of(run), _words_of(end), *_files_of(end, run))
+            ways: tuple[_How, ...] = (_signal_of(run), self._words_of(end), *_files_of(end, run))
             for how in ways:
                 if how:
                     found[how].append(_Death(run.end, run, user or "", frozenset(run.nodes)))
@@ -223,5 +230,4 @@ def _files_of(end: Fact, run: Run) -> list[_Files]:
 
 
 def _named(others: list[_Death]) -> str:
-    names = sorted(other.run.key for other in others)
-    return f"job {names[0]}" if len(names) == 1 else f"{len(names)} jobs"
+    return f"job {others[0].run.key}" if len(others) == 1 else f"{len(others)} jobs"
