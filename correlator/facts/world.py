@@ -152,7 +152,7 @@ class World:
                 self.runs_on[node].append(run)
         self._last_used: dict[str, Run] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
-        self._users_on: dict[str, list[tuple[float, float, str]]] = {}  # by host: since, until, user
+        self._users_on: dict[str, list[tuple[float, float, Run]]] = {}  # by host: since, until, and whose
 
     def _index_events(self) -> None:
         by_job: dict[int, list[Event]] = defaultdict(list)
@@ -187,7 +187,7 @@ class World:
             self.doubted = {name: how for name, how in self.doubted.items() if name not in believed}
             doubtful = [e for e in doubtful if e.id not in believed]
         open_to_users = [e for e in doubtful if e.host and self.doubted[e.id] not in uncounted.NEVER]
-        earliest = min((min(e.time, e.written_at) for e in open_to_users), default=float("inf"))
+        earliest = min((e.time + min(e.clock_offset, 0.0) for e in open_to_users), default=float("inf"))
         if earliest - MARGIN_S < self.runs_since:
             hosts = {e.host for e in open_to_users if e.host}
             for run in (r for r in self.earlier_runs if r.end is None or r.end + MARGIN_S >= earliest):
@@ -227,10 +227,10 @@ class World:
         """The users known to have had runs on a host at about ``time``."""
         if (known := self._users_on.get(host)) is None:  # most hosts are asked about several times
             known = self._users_on[host] = [
-                (run.start - MARGIN_S, float("inf") if run.end is None else run.end + MARGIN_S, user)
-                for run in self._runs_on(host) if run.start is not None and (user := user_of(run)) is not None
+                (run.start - MARGIN_S, float("inf") if run.end is None else run.end + MARGIN_S, run)
+                for run in self._runs_on(host) if run.start is not None
             ]  # fmt: skip
-        return frozenset([user for first, last, user in known if first <= time <= last])
+        return frozenset([user for since, until, run in known if since <= time <= until and (user := user_of(run))])
 
     def _runs_on(self, host: str) -> Sequence[Run]:
         """Its runs, and those of before that lines of the window ask for."""

@@ -140,5 +140,8 @@ def explained(event: Event, reason: str, hosts: Hosts) -> Uncounted:
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:
     """Which users were there when these events were written: if later rows change that, an event counts or no longer
     does, which changes conclusions from ``REPORTED_WITHIN_S`` before it on."""
-    moments = sorted([(t, event.host) for event in open_to_users if event.host for t in _moments(event)])
+    hosted = [event for event in open_to_users if event.host]
+    moments = [(event.time, event.host or "") for event in hosted]
+    moments += [(t, event.host or "") for event in hosted if event.clock_offset for t in _moments(event)]
+    moments.sort()
     return WhoWasThere.of([moment for moment, _ in groupby(moments)], REPORTED_WITHIN_S)
