@@ -145,28 +145,24 @@ class World:
         self.runs_on: dict[str, list[Run]] = defaultdict(list)
         self.run: dict[str, Run] = {}
         self.runs_of_job: dict[int, list[Run]] = defaultdict(list)
-        self.completed_as: dict[tuple[object, object], list[Run]] = defaultdict(list)  # by user and name
         for run in self.runs:
             self.run[run.key] = run
             self.runs_of_job[run.job_id].append(run)
-            if run.state == "COMPLETED":
-                self.completed_as[run.row.get("user"), run.row.get("name")].append(run)
             for node in run.nodes:
                 self.runs_on[node].append(run)
         self._last_used: dict[str, Run] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
-        #: By host, the users who had runs there, from when to when (epoch seconds).
-        self._users_on: dict[str, list[tuple[float, float, str]]] = {}
+        self._users_on: dict[str, list[tuple[float, float, Run]]] = {}  # by host: since, until, and whose
 
     def _index_events(self) -> None:
-        self.by_job: dict[int, list[Event]] = defaultdict(list)
-        self.by_host: dict[str, list[Event]] = defaultdict(list)
-        by_job, by_host = self.by_job, self.by_host
+        by_job: dict[int, list[Event]] = defaultdict(list)
+        by_host: dict[str, list[Event]] = defaultdict(list)
         for event in self.admitted:
             if (job := event.job_id) is not None:
                 by_job[job].append(event)
             if host := event.host:
                 by_host[host].append(event)
+        self.by_job, self.by_host = by_job, by_host
         times = [e.time for e in self.admitted]
         self.first, self.last = (min(times), max(times)) if times else (0.0, 0.0)
 
@@ -191,7 +187,7 @@ class World:
             self.doubted = {name: how for name, how in self.doubted.items() if name not in believed}
             doubtful = [e for e in doubtful if e.id not in believed]
         open_to_users = [e for e in doubtful if e.host and self.doubted[e.id] not in uncounted.NEVER]
-        earliest = min((min(e.time, e.written_at) for e in open_to_users), default=float("inf"))
+        earliest = min((e.time + min(e.clock_offset, 0.0) for e in open_to_users), default=float("inf"))
         if earliest - MARGIN_S < self.runs_since:
             hosts = {e.host for e in open_to_users if e.host}
             for run in (r for r in self.earlier_runs if r.end is None or r.end + MARGIN_S >= earliest):
@@ -219,8 +215,7 @@ class World:
 
     def is_used(self, host: str, time: float) -> bool:
         """Had any user a run on a host at about ``time``? Asked for very many lines."""
-        last = self._last_used.get(host)  # most lines are written during one run
-        if last is not None and last.covers(time, MARGIN_S):
+        if (last := self._last_used.get(host)) and last.covers(time, MARGIN_S):  # most lines are written during one run
             return True
         for run in self._runs_on(host):
             if run.covers(time, MARGIN_S) and user_of(run) is not None:
@@ -230,18 +225,25 @@ class World:
 
     def users_at(self, host: str, time: float) -> frozenset[str]:
         """The users known to have had runs on a host at about ``time``."""
-        if (known := self._users_on.get(host)) is None:
-            # Most hosts are asked about several times.
+        if (known := self._users_on.get(host)) is None:  # most hosts are asked about several times
             known = self._users_on[host] = [
-                (run.start - MARGIN_S, float("inf") if run.end is None else run.end + MARGIN_S, user)
-                for run in self._runs_on(host) if run.start is not None and (user := user_of(run)) is not None
+                (run.start - MARGIN_S, float("inf") if run.end is None else run.end + MARGIN_S, run)
+                for run in self._runs_on(host) if run.start is not None
             ]  # fmt: skip
-        return frozenset([user for first, last, user in known if first <= time <= last])
+        return frozenset([user for since, until, run in known if since <= time <= until and (user := user_of(run))])
 
     def _runs_on(self, host: str) -> Sequence[Run]:
         """Its runs, and those of before that lines of the window ask for."""
         runs, earlier = self.runs_on.get(host, ()), self._earlier_on.get(host)
         return [*runs, *earlier] if earlier else runs
+
+    @cached_property
+    def completed_as(self) -> Mapping[tuple[object, object], Sequence[Run]]:
+        """The runs that ended well, by user and name."""
+        found: defaultdict[tuple[object, object], list[Run]] = defaultdict(list)
+        for run in (r for r in self.runs if r.state == "COMPLETED"):
+            found[run.row.get("user"), run.row.get("name")].append(run)
+        return found
 
     @cached_property
     def gpus_of_nodes(self) -> Mapping[str, int]:

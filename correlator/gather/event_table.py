@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from operator import attrgetter
+from itertools import islice
+from operator import attrgetter, is_
 from typing import Any
 
 import numpy as np
@@ -21,15 +22,8 @@ def table(
     """Events as rows of ``model.events``, in their order. ``lines``: some of them (the same objects) with their columns."""
     if lines is None:
         return _table(events, incident_of, cluster)
-    between = []
-    ours = iter(lines.events)  # both are in the total order
-    awaited = next(ours, None)
-    for place, event in enumerate(events):
-        if event is awaited:
-            awaited = next(ours, None)
-        else:
-            between.append(place)
-    if awaited is not None:  # some are not in events
+    between = _between(events, lines.events)
+    if between is None:
         return _table_of_some(events, incident_of, cluster, lines)
     ready = _ready(lines, incident_of, cluster)
     if not between:
@@ -39,6 +33,23 @@ def table(
     among = np.array(between) - np.arange(rest.height)
     # In one piece, since rows are taken from two pieces at twice the cost.
     return pl.concat([ready, rest], rechunk=True)[np.insert(np.arange(ready.height), among, behind)]
+
+
+def _between(events: Sequence[Event], some: Sequence[Event]) -> list[int] | None:
+    """The places of the events that are not among ``some`` of them; None if not all of these are in ``events``. Both are in the
+    total order."""
+    before = len(events) - len(some)
+    if before >= 0 and all(map(is_, islice(events, before, None), some)):  # a tick's new lines are the last
+        return list(range(before))
+    between = []
+    ours = iter(some)
+    awaited = next(ours, None)
+    for place, event in enumerate(events):
+        if event is awaited:
+            awaited = next(ours, None)
+        else:
+            between.append(place)
+    return between if awaited is None else None
 
 
 def _table_of_some(

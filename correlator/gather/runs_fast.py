@@ -189,9 +189,9 @@ class Fields:
 
     def __init__(self, rows: Iterable[Mapping[str, Any]]) -> None:
         self._parts: list[tuple[Mapping[str, list[Any]] | None, list[Any]]] = []
-        for _, some in groupby(rows, lambda row: id(row.columns) if isinstance(row, Row) else None):
+        for _, some in groupby(rows, lambda row: id(row.columns) if type(row) is Row else None):
             part = list(some)
-            shared_by = [row for row in part if isinstance(row, Row)]
+            shared_by = [row for row in part if type(row) is Row]
             self._parts.append((shared_by[0].columns, [row.place for row in shared_by]) if shared_by else (None, part))
 
     def of(self, name: str) -> list[Any]:

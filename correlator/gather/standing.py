@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 from correlator.model.nouns import Event, Run
@@ -210,9 +211,23 @@ def admitted(events: Sequence[Event], of_job: Mapping[int, Sequence[Run]], nodes
         for event in some if source in _OF_RUNS else _about_others(source, some):
             if (one := _as_admitted(event, of_job, nodes)) is not event:
                 instead[id(event)] = one
-    if not instead:
-        return found
-    return _grouped([one for e in events if (one := instead.get(id(e), e)) is not None])
+    return _with_others(found, instead) if instead else found
+
+
+def _with_others(found: Admitted, instead: Mapping[int, Event | None]) -> Admitted:
+    """``found`` with other events, or none, in place of a few, by their id()."""
+    changed = [e for e in found.events if id(e) in instead]
+    events = [one for e in found.events if (one := instead.get(id(e), e)) is not None]
+    for source in {e.source for e in changed}:
+        kept = (instead.get(id(e), e) for e in found.by_source[source])
+        found.by_source[source] = [one for one in kept if one is not None]
+    kinds = {e.kind for e in chain(changed, instead.values()) if e is not None}
+    for kind in kinds:
+        found.by_kind[kind] = []
+    for event in events:
+        if event.kind in kinds:
+            found.by_kind[event.kind].append(event)
+    return Admitted(events, found.by_source, found.by_kind)
 
 
 def _grouped(events: Sequence[Event]) -> Admitted:

@@ -87,7 +87,7 @@ def reasons(
             found[event.id] = SENT_WHY
         elif event.host is None:
             found[event.id] = HOSTLESS_WHY
-        elif (any(hosts.is_used(event.host, t) for t in _moments(event)) or hosts.is_remote(event)) and not (
+        elif (_is_used_at(event, event.host, hosts) or hosts.is_remote(event)) and not (
             event.host in confirmed.hosts and _is_confirmed(event, hosts)
         ):
             found[event.id] = OPEN
@@ -105,12 +105,23 @@ def _is_confirmed(event: Event, hosts: Hosts) -> bool:
 def _moments(event: Event) -> tuple[float, ...]:
     """When a line may have been written: a user's line in the name of a host may carry the right time, though that host's
     clock is off, and others' lines were moved by that."""
+    if not event.clock_offset:  # nearly all of very many
+        return (event.time,)
     moved = abs(event.written_at - event.time)
     return (event.time, event.written_at) if 0.0 < moved <= OFF_AT_MOST_S else (event.time,)
 
 
+def _is_used_at(event: Event, host: str, hosts: Hosts) -> bool:
+    if not event.clock_offset:
+        return hosts.is_used(host, event.time)
+    return any(hosts.is_used(host, t) for t in _moments(event))
+
+
 def _users_at(event: Event, hosts: Hosts) -> frozenset[str]:
-    return frozenset().union(*(hosts.users_at(event.host or "", t) for t in _moments(event)))
+    host = event.host or ""
+    if not event.clock_offset:
+        return hosts.users_at(host, event.time)
+    return frozenset().union(*(hosts.users_at(host, t) for t in _moments(event)))
 
 
 def explained(event: Event, reason: str, hosts: Hosts) -> Uncounted:
@@ -129,5 +140,8 @@ def explained(event: Event, reason: str, hosts: Hosts) -> Uncounted:
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:
     """Which users were there when these events were written: if later rows change that, an event counts or no longer
     does, which changes conclusions from ``REPORTED_WITHIN_S`` before it on."""
-    moments = sorted([(t, event.host) for event in open_to_users if event.host for t in _moments(event)])
+    hosted = [event for event in open_to_users if event.host]
+    moments = [(event.time, event.host or "") for event in hosted]
+    moments += [(t, event.host or "") for event in hosted if event.clock_offset for t in _moments(event)]
+    moments.sort()
     return WhoWasThere.of([moment for moment, _ in groupby(moments)], REPORTED_WITHIN_S)

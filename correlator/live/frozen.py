@@ -157,5 +157,7 @@ def _parsed(text: str) -> dict[str, Any]:
 
 def frozen_texts(documents: Iterable[Mapping[str, Any] | None]) -> dict[str, str]:
     """The stored JSON of the frozen ones among documents of one kind and one cluster, by name; read in one query."""
-    frozen = [one for one in documents if isinstance(one, Frozen)]
+    # Nearly all of thousands are none or no frozen ones: whether one is an instance of a class of mappings takes long to ask.
+    others = (one for one in documents if one is not None and type(one) is not dict)
+    frozen = [one for one in others if isinstance(one, Frozen)]
     return frozen[0].documents.texts(one.name for one in frozen) if frozen else {}

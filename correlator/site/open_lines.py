@@ -76,7 +76,8 @@ def is_of_another(event: Event, senders: Senders) -> bool:
     return all(_is_of_another(file, host, folders) for file, _ in event.also) and not is_own_packet(event)
 
 
-def _is_of_another(file: str, host: str, log_host_folders: Collection[str]) -> bool:
+@lru_cache(maxsize=65_536)  # many lines are of one file
+def _is_of_another(file: str, host: str, log_host_folders: frozenset[str]) -> bool:
     owner = owner_of(file)
     if owner is None:
         return file.startswith(RELAYED)

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import re
 import signal
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from functools import cached_property
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,7 +82,7 @@ class _Deaths(NamedTuple):
     """Those with one signal or error, in order of time, and the ends and starts of their runs (epoch seconds), and a number for the user of each."""
 
     each: list[_Death]
-    ends: Moments
+    ends: list[float]
     starts: Moments
     users: np.ndarray[Any, np.dtype[np.int64]]
     numbers: dict[str, int]
@@ -102,6 +104,7 @@ class EndedAlike:
 
     def __init__(self, world: World) -> None:
         self._world = world
+        self._words: dict[Fact, str] = {}
 
     def leave_open(self, verdict: Verdict) -> None:
         """Blames no program that ended as those of others did in the same moment."""
@@ -110,7 +113,7 @@ class EndedAlike:
         number = _signal_of(verdict.run)
         of_bus = number == signal.SIGBUS
         ways: list[tuple[_How, int, bool]] = [
-            (number, BY_SIGBUS if of_bus else OTHERS, not of_bus), (_words_of(verdict.end), OTHERS, True),
+            (number, BY_SIGBUS if of_bus else OTHERS, not of_bus), (self._words_of(verdict.end), OTHERS, True),
             *((lost, OTHERS, True) for lost in _files_of(verdict.end, verdict.run)),
         ]  # fmt: skip
         for how, needed, apart in ways:
@@ -136,7 +139,7 @@ class EndedAlike:
 
         Where too few did so to leave the verdict open, and wherever and whenever they began: a doubt changes no verdict.
         """
-        deaths, user = self._deaths.get(_words_of(verdict.end)), user_of(verdict.run)
+        deaths, user = self._deaths.get(self._words_of(verdict.end)), user_of(verdict.run)
         if deaths is None or user in (None, SOMEBODY):
             return
         found = slice(*_moment(deaths, verdict.run.end or 0.0))
@@ -161,12 +164,17 @@ class EndedAlike:
         others = users != deaths.numbers.get(user or "", -1)
         if apart:
             others &= np.abs(deaths.starts[first:last] - (run.start or end)) >= APART_S
-        places = np.flatnonzero(others)
         # A user's array can end a thousand tasks at once, each of which would look at those of the next user's.
-        if np.count_nonzero(np.bincount(users[places])) < needed:
+        if np.count_nonzero(np.bincount(users[others])) < needed:
             return []
-        beside = isinstance(how, _Files)
-        return [o for o in (deaths.each[first + n] for n in places) if beside or o.nodes.isdisjoint(run.nodes)]
+        found = list(compress(deaths.each[first:last], others.tolist()))
+        return found if isinstance(how, _Files) else [o for o in found if o.nodes.isdisjoint(run.nodes)]
+
+    def _words_of(self, end: Fact) -> str:
+        # Each is asked for among all others, and again for its verdict.
+        if (words := self._words.get(end)) is None:
+            words = self._words[end] = _words_of(end)
+        return words
 
     @cached_property
     def _deaths(self) -> dict[_How, _Deaths]:
@@ -177,7 +185,7 @@ class EndedAlike:
             user = user_of(run)
             if run.end is None or user in (None, SOMEBODY) or not run.nodes:
                 continue
-            ways: tuple[_How, ...] = (_signal_of(run), _words_of(end), *_files_of(end, run))
+            ways: tuple[_How, ...] = (_signal_of(run), self._words_of(end), *_files_of(end, run))
             for how in ways:
                 if how:
                     found[how].append(_Death(run.end, run, user or "", frozenset(run.nodes)))
@@ -189,13 +197,12 @@ def _in_columns(deaths: list[_Death]) -> _Deaths:
     starts = [death.run.start or death.end for death in deaths]
     numbers = {user: number for number, user in enumerate(sorted({death.user for death in deaths}))}
     users = np.array([numbers[death.user] for death in deaths], np.int64)
-    return _Deaths(deaths, np.array([death.end for death in deaths]), np.array(starts), users, numbers)
+    return _Deaths(deaths, [death.end for death in deaths], np.array(starts), users, numbers)
 
 
 def _moment(deaths: _Deaths, end: float) -> tuple[int, int]:
     """The places of those that ended within the same moment: the first, and the one after the last."""
-    first, last = np.searchsorted(deaths.ends, [end - SAME_MOMENT_S, np.nextafter(end + SAME_MOMENT_S, np.inf)])
-    return int(first), int(last)
+    return bisect_left(deaths.ends, end - SAME_MOMENT_S), bisect_right(deaths.ends, end + SAME_MOMENT_S)
 
 
 def _signal_of(run: Run) -> int:
@@ -223,5 +230,4 @@ def _files_of(end: Fact, run: Run) -> list[_Files]:
 
 
 def _named(others: list[_Death]) -> str:
-    names = sorted(other.run.key for other in others)
-    return f"job {names[0]}" if len(names) == 1 else f"{len(names)} jobs"
+    return f"job {others[0].run.key}" if len(others) == 1 else f"{len(others)} jobs"

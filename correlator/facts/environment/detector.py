@@ -9,11 +9,11 @@ users and names go on and end well.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -53,6 +53,13 @@ AHEAD_S = 600.0
 #: for days must not make one incident that every tick concludes anew.
 SLOT_S = 1800.0
 
+#: A group lasts at most a slot and ``AHEAD_S``, and what is near it ended at most ``NEAR_S`` before it.
+_BEFORE_S = NEAR_S + SLOT_S + AHEAD_S
+
+#: What became of others is asked for an hour more, by whole slots.
+_RECENT_S = NEAR_S + 2 * SLOT_S
+_BESIDE_S = NEAR_S + _RECENT_S
+
 #: Jobs that began this much before the first job that failed count as begun with it.
 BEGAN_S = 60.0
 
@@ -85,19 +92,20 @@ def environments(world: World) -> list[Fact]:
     fresh = _failures(world.facts_of(RUN_FAILED.name), world.run)
     if not fresh:
         return []
-    runs, failures = _with_past(world, fresh)
-    ended = cache(lambda: Ended(runs, {f.run.key: f.signature.key for f in failures}))
+    failures = [*fresh, *_just_before(world, fresh)]
+    ended = cache(lambda: _ended(world, fresh))  # a day of runs, which few failures ask about
     alike: defaultdict[tuple[str, str], list[Failure]] = defaultdict(list)
-    for failure in sorted(failures, key=lambda f: (f.end, f.run.key)):
+    of_fresh = {f.signature.key for f in fresh}
+    for failure in sorted((f for f in failures if f.signature.key in of_fresh), key=lambda f: (f.end, f.run.key)):
         if failure.user:
             alike[failure.signature.key].append(failure)
     concluded, facts = {f.run.key for f in fresh}, list[Fact]()
     for same in alike.values():
         on_one = _of_nodes(world, ended, _groups(same, concluded))
         # Only where no node alone explains them: nodes that share a difference.
-        facts += on_one or _of_nodes(
-            world, ended, (g for g in _groups(same, concluded, together=True) if len(g.hosts) > 1)
-        )
+        if not on_one and same[0].signature.symptom.strong:
+            on_one = _of_nodes(world, ended, (g for g in _groups(same, concluded, together=True) if len(g.hosts) > 1))
+        facts += on_one
     reported = _reported(world).union(*(fact.attrs[RUNS] for fact in facts))
     facts = [fact for fact in facts if not _explained(world, fact)]
     mistaken = _mistaken(failures, names)
@@ -151,26 +159,40 @@ def _where(run: Run, end: Fact) -> str | None:
     return node_of_first(run, tasks)
 
 
-def _with_past(world: World, fresh: Sequence[Failure]) -> tuple[list[Run], list[Failure]]:
-    """All runs and failures of the day before the first failure, including those before the window of a tick."""
+def _just_before(world: World, fresh: Sequence[Failure]) -> list[Failure]:
+    """The failures before the window of a tick that can be in one group with those of the window, or near one."""
+    past_runs, past_ends = world.past(min(f.end for f in fresh) - _BEFORE_S)
+    further = _further(world, past_runs)
+    if not any(f.signature.symptom.strong or f.signature.symptom.shared for f in fresh):
+        # Each of their groups is of one node.
+        hosts = {f.host for f in fresh}
+        further = {key: run for key, run in further.items() if not hosts.isdisjoint(run.nodes)}
+    return _failures(past_ends, further)
+
+
+def _further(world: World, past_runs: Iterable[Run]) -> dict[str, Run]:
+    """Those of the runs whose jobs are not in the window, by their keys."""
+    return {run.key: run for run in past_runs if run.job_id not in world.runs_of_job}
+
+
+def _ended(world: World, fresh: Sequence[Failure]) -> Ended:
+    """All runs, with their failures, of the day before the first failure, including those before the window of a tick."""
     first = min(f.end for f in fresh)
-    past_runs, past_ends = world.past(first - DAY_S - NEAR_S - 2 * SLOT_S)
-    if not past_runs:
-        return world.runs, list(fresh)
-    further = {run.key: run for run in past_runs if run.job_id not in world.runs_of_job}
+    past_runs, past_ends = world.past(first - DAY_S - _RECENT_S)
+    further = _further(world, past_runs)
     # Of earlier failures, those of other users on other nodes count only for an hour.
     hosts = {f.host for f in fresh}
-    recent = first - NEAR_S - 2 * SLOT_S
     users = {f.user for f in fresh}.union(
         str(run.row.get("user") or "") for run in further.values()
-        if (run.end or 0.0) >= recent and not hosts.isdisjoint(run.nodes)
+        if (run.end or 0.0) >= first - _RECENT_S and not hosts.isdisjoint(run.nodes)
     )  # fmt: skip
-    near = first - 2 * NEAR_S - 2 * SLOT_S
+    near = first - _BESIDE_S
     asked = {
         end.run: run for end in past_ends if end.run is not None and (run := further.get(end.run)) is not None
         and ((run.end or 0.0) >= near or run.row.get("user") in users or not hosts.isdisjoint(run.nodes))
     }  # fmt: skip
-    return [*world.runs, *further.values()], [*fresh, *_failures(past_ends, asked)]
+    failures = [*fresh, *_failures(past_ends, asked)]
+    return Ended([*world.runs, *further.values()], {f.run.key: f.signature.key for f in failures})
 
 
 @dataclass(frozen=True)
@@ -218,23 +240,24 @@ def _groups(alike: Sequence[Failure], fresh: Collection[str], *, together: bool 
         if failure.host is not None and (together or failure.host in hosts):
             by_host["" if together else failure.host].append(failure)
     for _, failures in sorted(by_host.items()):
-        ends = np.array([f.end for f in failures])
+        ends = [f.end for f in failures]
         slots = [_slot(failure.end, ends) for failure in failures]
         begun = 0
         for place in range(1, len(failures) + 1):
             if place < len(failures) and slots[place] == slots[begun] and ends[place] - ends[place - 1] <= AHEAD_S:
                 continue
             if any(failure.run.key in fresh for failure in failures[begun:place]):
-                near = (ends >= ends[begun] - NEAR_S) & (ends <= ends[place - 1] + AHEAD_S)
-                yield _Group(failures[begun:place], {failures[n].user for n in np.flatnonzero(near)})
+                near = slice(bisect_left(ends, ends[begun] - NEAR_S), bisect_right(ends, ends[place - 1] + AHEAD_S))
+                yield _Group(failures[begun:place], {failure.user for failure in failures[near]})
             begun = place
 
 
-def _slot(end: float, ends: np.ndarray[Any, np.dtype[np.float64]]) -> int:
-    """The half hour of a failure. Failures soon after a full half hour belong to those just before it."""
+def _slot(end: float, ends: Sequence[float]) -> int:
+    """The half hour of a failure among others with these ``ends``, which are in order. Failures soon after a full half hour belong to
+    those just before it."""
     slot = int(end // SLOT_S)
     begun = slot * SLOT_S
-    follows = end - begun <= AHEAD_S and np.any((ends >= begun - AHEAD_S) & (ends < begun))
+    follows = end - begun <= AHEAD_S and bisect_left(ends, begun - AHEAD_S) < bisect_left(ends, begun)
     return slot - 1 if follows else slot
 
 

@@ -114,3 +114,7 @@ def test_events_are_stored_as_they_are_whether_or_not_their_lines_are_at_hand(
     some = [replace(e, time=e.time + 1.0) if chance.random() < 0.2 else e for e in events if chance.random() < 0.8]
     homes = {e.id: "I-1" for e in events if chance.random() < 0.5}
     assert_frame_equal(table(some, homes, "c", lines).sort("event_id"), table(some, homes, "c").sort("event_id"))
+    # In a tick, all lines are behind events that are known already, or some events behind them are.
+    known = [replace(e, id=f"known {e.id}", time=e.time - 10_000.0) for e in events if chance.random() < 0.5]
+    for both in ([*known, *events], [*events, *known]):
+        assert_frame_equal(table(both, homes, "c", lines), table(both, homes, "c"))

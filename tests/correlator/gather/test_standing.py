@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from correlator.gather.standing import admitted
 from parsers.patterns import load
 from tests.correlator.attacked import (
     ALICES,
@@ -25,6 +26,7 @@ from tests.correlator.attacked import (
     written,
 )
 from tests.correlator.erins_job import empty_root
+from tests.correlator.making import event, run
 from tests.measured import Measured
 
 
@@ -193,3 +195,27 @@ def test_no_program_of_a_node_reports_the_state_of_another() -> None:
 def test_no_switch_has_a_gpu() -> None:
     xid = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, GPU has fallen off the bus."
     assert others(after({"switches/leaf1/syslog": [f"<187>Feb 28 10:19:55 leaf1 Ebra: {xid}"]})) == others(in_peace())
+
+
+def test_what_counts_is_grouped_as_if_read_so() -> None:
+    runs = {7: [run(7, ["n1"], 0.0, 500.0)], 8: [run(8, ["n2"], 0.0, 500.0)]}
+    output: dict[str, Any] = {"source": "job_stderr", "job_id": 7}
+    lines = [
+        event("slurm.node_down", 90, "ctl", source="slurmctld"),
+        event("slurm.comm_error", 100, "n1", "srun: error: Unable to contact slurm controller", **output),
+        event("job.launch_error", 99, "n1", "first", **output),
+        event("job.nccl_error", 101, "n2", "names a node of another job", **output),
+        event("job.exit_error", 102, "n1", "error", **output),
+        event("job.exit_error", 9_000, "n1", "after its end", **output),
+        event("job.exit_error", 103, "n2", "error", source="job_stderr", job_id=8),
+        event("gpu.xid", 104, "n1", "its own host", source="kernel"),
+    ]
+    found = admitted(sorted(lines, key=lambda e: e.time), runs, {"n1", "n2"})
+    kept = [(e.kind, e.host, e.message) for e in found.events]
+    assert ("job.launch_error", "n1", "srun: error: Unable to contact slurm controller") in kept
+    assert ("job.nccl_error", None, "names a node of another job") in kept
+    assert "after its end" not in {text for _, _, text in kept}
+    for key, groups in (("kind", found.by_kind), ("source", found.by_source)):
+        whole = {name: [e for e in found.events if getattr(e, key) == name] for name in groups}
+        assert groups == whole
+        assert sum(map(len, groups.values())) == len(found.events)

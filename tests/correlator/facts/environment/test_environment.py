@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from correlator.engine import conclude_cluster
+from correlator.facts.environment.kinds import ENVIRONMENT_IN_OUTPUT, NODE_ENVIRONMENT
 from correlator.facts.environment.odds import Witness, odds_of
 from correlator.facts.environment.symptoms import symptom_of
+from correlator.facts.jobs.kinds import RUN_FAILED
 from correlator.facts.world import World
 from correlator.live.ticker import Ticker
+from correlator.model.nouns import Fact, Run
 from correlator.verdicts.verdict import Verdict
 from parsers.record import frame
 from store import open_store
@@ -333,6 +336,33 @@ def test_words_of_a_run_hide_no_disk_that_the_kernel_reports(disk: bool) -> None
     true = ("infra.node", "node.disk_error", "gpu01") if disk else ("unknown", None, None)
     reported = heard("disk", [*(kernel if disk else ()), words], jobs, (true, None, None, None))
     assert wrong(reported, *concluded([reported])["disk"]) == []
+
+
+def shown(where: World, keys: set[str]) -> list[tuple[Any, ...]]:
+    """What a world shows about the environment of some runs."""
+    some = [*facts(where, NODE_ENVIRONMENT.name), *facts(where, ENVIRONMENT_IN_OUTPUT.name)]
+    these = (f for f in some if f.run in keys or not keys.isdisjoint(f.attrs.get("runs", ())))
+    return [(f.start, f.end, f.key, dict(f.attrs), [e.id for e in f.events]) for f in these]
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_window_and_the_runs_before_it_show_what_all_runs_show(seed: int) -> None:
+    whole = situation(*(replace(job, end=at) for at, job in at_random(seed)))
+    failed = facts(whole, RUN_FAILED.name)
+    blamed = 0
+    for cut in range(10, len(whole.runs), 2):
+        later, keys = whole.runs[cut:], {r.key for r in whole.runs[cut:]}
+        known = {r.job_id for r in later}
+
+        def past(since: float, cut: int = cut, keys: set[str] = keys) -> tuple[list[Run], list[Fact]]:
+            runs = [r for r in whole.runs[:cut] if (r.end or 0.0) >= since]
+            return runs, [f for f in failed if f.run not in keys and f.start >= since]
+
+        window = world([e for e in whole.events if e.job_id in known], later, past=past)
+        found = shown(window, keys)
+        assert found == shown(whole, keys), cut
+        blamed += any(start < later[0].end for start, *_ in found)
+    assert blamed, "no node is blamed for what began before a window"
 
 
 # -- ticks ---------------------------------------------------------------------------------------------------------------
