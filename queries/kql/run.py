@@ -22,7 +22,7 @@ from queries.kql.cells import Document, cells, document, dumps, dynamic, in_cale
 from queries.kql.chart import Chart
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
-from queries.kql.edges import UNDECIDED, AsciiFirst, undecided
+from queries.kql.edges import UNDECIDED, AsciiFirst, Form, undecided
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError
 from queries.kql.failures import engine_error
 from queries.kql.functions.python import give
@@ -179,10 +179,10 @@ def _later(one: Compiled, by: timedelta) -> Compiled:
     return replace(one, parameters=[at(value, by) for value in one.parameters], cut=cut)
 
 
-def _key(text: str, parameters: Mapping[str, Any] | None, ascii_first: bool) -> str | None:
+def _key(text: str, parameters: Mapping[str, Any] | None, form: Form) -> str | None:
     """None if the parameters are not plain JSON."""
     try:
-        return json.dumps([text, parameters or {}, ascii_first], sort_keys=True)
+        return json.dumps([text, parameters or {}, form], sort_keys=True)
     except (TypeError, ValueError):
         return None
 
@@ -210,14 +210,16 @@ def run(
     limits = Limits.begin(max_rows, max_bytes, timeout_s, stopped)
     moment = Moment(now, may_move=True)
     asked = _Asked(con, text, parameters, catalog, within, limits, own)
-    if not _WITH_LETTERS.get(text):
+    for form in (Form.ASCII_ROWS, Form.ASCII_SIDES):
+        if form < (_LEAST.get(text) or form):
+            continue
         try:
-            return _answered(asked, Moment(moment.at, may_move=True), ascii_first=True)
+            return _answered(asked, Moment(moment.at, may_move=True), form)
         except CannotExpress as problem:
             if not undecided(problem):
                 raise
-            _WITH_LETTERS.put(text, True)
-    return _answered(asked, moment, ascii_first=False)
+            _LEAST.put(text, Form(form + 1))
+    return _answered(asked, moment, Form.LETTERS)
 
 
 @dataclass(frozen=True)
@@ -241,16 +243,16 @@ class _Asked:
     own: Own | None = None
 
 
-#: Texts with rows whose terms are beside characters beyond ASCII: they are not tried without (``edges``).
-_WITH_LETTERS: Kept[bool] = Kept()
+#: The form of terms that a text needs at least: shorter ones did not decide all rows (``edges``).
+_LEAST: Kept[Form] = Kept()
 
 
-def _answered(asked: _Asked, moment: Moment, *, ascii_first: bool) -> Result:
+def _answered(asked: _Asked, moment: Moment, form: Form) -> Result:
     con, text, catalog, limits = asked.con, asked.text, asked.catalog, asked.limits
     pruner, probe = Pruner(con, callers=False if asked.own else None), _Probe(con, text, limits)
-    key = _key(text, asked.parameters, ascii_first) if catalog is CATALOG and asked.within == ALL_TIME else None
+    key = _key(text, asked.parameters, form) if catalog is CATALOG and asked.within == ALL_TIME else None
     # An error would end the caller's transaction.
-    edges = AsciiFirst(lambda: ascii_first and not pruner.in_callers_transaction())
+    edges = AsciiFirst(lambda: form < Form.LETTERS and not pruner.in_callers_transaction(), form)
     try:
         kept = _KEPT.get(key)
         compiled = _at(kept, moment) if kept is not None and kept.fits(pruner, edges) else None
