@@ -98,12 +98,13 @@ class Answers(Protocol):
 class KqlQuery(Protocol[Answer_co]):
     """A KQL query (``queries.kql.Query``): the language compiles it to the engine's SQL and bounds what it may cost.
 
-    Only a store calls these, each time with a connection of its engine that nobody else uses meanwhile. They may raise
-    the engine's own errors.
+    Only a store calls these, each time with a new connection of its engine that has no transaction and that nobody else
+    uses meanwhile. They may raise the engine's own errors.
     """
 
-    def run_on(self, connection: Any) -> Answer_co:
-        """The answer."""
+    def run_on(self, connection: Any, database: object | None = None) -> Answer_co:
+        """The answer. ``database``: an object that is the same for all connections of one database, and of no other, until
+        it is closed; None if the store knows none."""
 
     def explain_on(self, connection: Any) -> str:
         """What would run."""

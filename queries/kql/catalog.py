@@ -20,7 +20,8 @@ class Table:
 
     `in_order`: it is read in the order in which it was written, as the engine does with a plain table; the store's
     lines are in segments, and in files by day. `narrower`: the relation without the columns `costly`, whose expressions
-    the engine would bind and optimize even for statements that do not read them.
+    the engine would bind and optimize even for statements that do not read them. `filled`: in the store's own engine the
+    relation has no null strings; of others, nulls are made empty by the statement.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Table:
     in_order: bool = True
     costly: frozenset[str] = frozenset()
     narrower: str = ""
+    filled: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,8 @@ class Catalog:
         return iter(self.tables.values())
 
 
+#: Tables whose views make nulls empty, each in the way that suits the column (store.duckdb.logs_view).
+_FILLED = frozenset({"Logs"})
 _NARROWER = {"Logs": (frozenset({"Authority"}), 'kql."LogLines"')}
 
 
@@ -51,7 +55,8 @@ def _table(name: str, columns: str) -> Table:
         column, _, kind = part.strip().partition(" ")
         made.append(Column(column, kind or "string"))
     costly, narrower = _NARROWER.get(name, (frozenset[str](), ""))
-    return Table(name, tuple(made), f'kql."{name}"', in_order=False, costly=costly, narrower=narrower)
+    relation, filled = f'kql."{name}"', name in _FILLED
+    return Table(name, tuple(made), relation, in_order=False, costly=costly, narrower=narrower, filled=filled)
 
 
 _RAW = "TimeGenerated datetime, RawData, Computer, FilePath"

@@ -68,13 +68,14 @@ class Compiled:
 
 
 @lru_cache(maxsize=64)
-def _reading(table: Table) -> tuple[tuple[StageColumn, ...], Narrowable, Sql]:
-    """The columns of a stored table, their SELECT and the statement that reads it; R1: its strings are never null."""
+def _reading(table: Table, filled: bool) -> tuple[tuple[StageColumn, ...], Narrowable, Sql]:
+    """The columns of a stored table, their SELECT and the statement that reads it; R1: its strings are never null.
+    ``filled``: they are not in the relation either."""
     columns = tuple(StageColumn(c.name, c.kql_type, c.name, c.kql_type != "string") for c in table.columns)
     items = []
     for column in columns:
         value: Any = Col("t", column.name)
-        template = {"string": NULLS_AWAY, "dynamic": AS_JSON}.get(column.type)
+        template = {"string": "" if filled else NULLS_AWAY, "dynamic": AS_JSON}.get(column.type)
         items.append((Sql(template, value) if template else value).label(quoted(column.physical)))
     query = select(*items)
     source, narrower = (Sql(name.replace("{", "")) for name in (table.relation, table.narrower))
@@ -240,7 +241,8 @@ class Compiler(Builder):
     def stored(self, name: str, only: Sequence[Sql] = ()) -> Stage:
         """A table of the catalogue, or its rows that pass each of `only` in turn."""
         if name not in self.tables or only:
-            columns, read, body = _reading(self.catalog.tables[name])
+            table = self.catalog.tables[name]
+            columns, read, body = _reading(table, table.filled and self.engine is DUCKDB)
             if only:
                 reads = " UNION ALL ".join(f"{{0}} WHERE {{{n}}}" for n in range(1, len(only) + 1))
                 body = Sql(reads, body, *only)

@@ -6,7 +6,7 @@ import re
 from datetime import timedelta
 
 from queries.kql.conversion import to_type
-from queries.kql.edges import POSSIBLE_EDGE, SURE_EDGE, TERM_EDGE, UNDECIDED, ascii_first
+from queries.kql.edges import POSSIBLE_EDGE, SURE_EDGE, TERM_EDGE, UNDECIDED, Form, form_of_terms
 from queries.kql.errors import NOWHERE, KqlBindError, Span
 from queries.kql.failures import REFUSED
 from queries.kql.hints import FOREIGN_COMPARISONS
@@ -209,12 +209,15 @@ def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:
     """R3: `has`, `hasprefix` and `hassuffix` match whole terms. A cheap substring test runs before the regular expression."""
     flag = "" if sensitive else "(?i)"
     rest: tuple[Value, ...] = ()
+    test = _MATCHED
     if right.is_constant:
         whole, sure, possible = (
             constant(flag + _between(base, right.constant, edge), "string")
             for edge in (TERM_EDGE, SURE_EDGE, POSSIBLE_EDGE)
         )
-        rest = (sure, possible) if whole.constant != sure.constant and ascii_first() else (whole,)
+        form = Form.LETTERS if whole.constant == sure.constant else form_of_terms()
+        test = _TESTS[form]
+        rest = {Form.ASCII_ROWS: (sure,), Form.ASCII_SIDES: (sure, possible), Form.LETTERS: (whole,)}[form]
     else:
         before = (
             ""
@@ -231,7 +234,7 @@ def _term(base: str, left: Value, right: Value, sensitive: bool) -> Value:
     prefilter = "contains({0}, {1})" if sensitive else "contains(lower({0}), lower({1}))"
     if not sensitive and (letters := _any_case(right)) is not None:
         prefilter, right = _FOUND, letters
-    return sql(f"({prefilter} AND {_DECIDED if len(rest) > 1 else _MATCHED})", "bool", left, right, *rest)
+    return sql(f"({prefilter} AND {test})", "bool", left, right, *rest)
 
 
 def _between(base: str, needle: str, edge: str) -> str:
@@ -247,6 +250,12 @@ _DECIDED = (
     "CASE WHEN regexp_matches({0}, {2}) THEN true WHEN regexp_matches({0}, {3}) "
     f"THEN error('{REFUSED}{UNDECIDED}') WHEN {{0}} IS NULL THEN NULL ELSE false END"
 )
+#: True with sure edges, false if all of it is ASCII: then bytes are characters.
+_DECIDED_IF_ASCII = (
+    "CASE WHEN regexp_matches({0}, {2}) THEN true WHEN strlen({0}) = length({0}) THEN false "
+    f"WHEN {{0}} IS NULL THEN NULL ELSE error('{REFUSED}{UNDECIDED}') END"
+)
+_TESTS = {Form.ASCII_ROWS: _DECIDED_IF_ASCII, Form.ASCII_SIDES: _DECIDED, Form.LETTERS: _MATCHED}
 _FOUND = "regexp_matches({0}, {1})"
 #: The characters beyond ASCII that ``lower`` makes an ASCII letter of.
 FOLDED = {"i": "\u0130", "k": "\u212a"}

@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from queries.kql.run import Result, explain, run, validate
+from queries.kql.run import Own, Result, explain, run, validate
 from queries.kql.within import ALL_TIME, Within
 
 
@@ -44,12 +44,12 @@ class Query:
                 with suppress(duckdb.Error):
                     connection.interrupt()
 
-    def run_on(self, connection: duckdb.DuckDBPyConnection) -> Result:
+    def run_on(self, connection: duckdb.DuckDBPyConnection, database: object | None = None) -> Result:
         """The answer of the last tabular statement; those before it are in ``others``. Raises ``KqlError``."""
         with self._interruptible(connection):
             return run(
                 connection, self.text, parameters=self.parameters, max_rows=self.max_rows, max_bytes=self.max_bytes,
-                timeout_s=self.timeout_s, now=self.now, stopped=self._stopped, within=self.within,
+                timeout_s=self.timeout_s, now=self.now, stopped=self._stopped, within=self.within, own=Own(database),
             )  # fmt: skip
 
     def explain_on(self, connection: duckdb.DuckDBPyConnection) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from threading import Event, Lock
 from typing import Any
+from weakref import WeakSet
 
 import duckdb
 import pyarrow as pa
@@ -21,7 +22,7 @@ from queries.kql.cells import Document, cells, document, dumps, dynamic, in_cale
 from queries.kql.chart import Chart
 from queries.kql.compile import Compiled, compile_script
 from queries.kql.deadline import Deadline
-from queries.kql.edges import UNDECIDED, AsciiFirst, undecided
+from queries.kql.edges import UNDECIDED, AsciiFirst, Form, undecided
 from queries.kql.errors import CannotExpress, KqlError, KqlRuntimeError
 from queries.kql.failures import engine_error
 from queries.kql.functions.python import give
@@ -178,10 +179,10 @@ def _later(one: Compiled, by: timedelta) -> Compiled:
     return replace(one, parameters=[at(value, by) for value in one.parameters], cut=cut)
 
 
-def _key(text: str, parameters: Mapping[str, Any] | None, ascii_first: bool) -> str | None:
+def _key(text: str, parameters: Mapping[str, Any] | None, form: Form) -> str | None:
     """None if the parameters are not plain JSON."""
     try:
-        return json.dumps([text, parameters or {}, ascii_first], sort_keys=True)
+        return json.dumps([text, parameters or {}, form], sort_keys=True)
     except (TypeError, ValueError):
         return None
 
@@ -198,23 +199,35 @@ def run(
     now: datetime | None = None,
     stopped: Event | None = None,
     within: Within = ALL_TIME,
+    own: Own | None = None,
 ) -> Result:
     """Runs a text of statements; the last tabular one is the answer, the ones before are in `others`.
 
     ``max_rows`` applies to each table, ``max_bytes`` (of Arrow) to all together. Setting ``stopped`` and interrupting
-    ``con`` cancels it. ``within`` limits every stored table to a range, in addition to what the text says.
+    ``con`` cancels it. ``within`` limits every stored table to a range, in addition to what the text says. ``own``: ``con``
+    is a new connection; without it the engine is asked whether the caller holds a transaction.
     """
     limits = Limits.begin(max_rows, max_bytes, timeout_s, stopped)
     moment = Moment(now, may_move=True)
-    asked = _Asked(con, text, parameters, catalog, within, limits)
-    if not _WITH_LETTERS.get(text):
+    asked = _Asked(con, text, parameters, catalog, within, limits, own)
+    for form in (Form.ASCII_ROWS, Form.ASCII_SIDES):
+        if form < (_LEAST.get(text) or form):
+            continue
         try:
-            return _answered(asked, Moment(moment.at, may_move=True), ascii_first=True)
+            return _answered(asked, Moment(moment.at, may_move=True), form)
         except CannotExpress as problem:
             if not undecided(problem):
                 raise
-            _WITH_LETTERS.put(text, True)
-    return _answered(asked, moment, ascii_first=False)
+            _LEAST.put(text, Form(form + 1))
+    return _answered(asked, moment, Form.LETTERS)
+
+
+@dataclass(frozen=True)
+class Own:
+    """What is known of a new connection, which nobody else uses and which has no transaction. ``database``: an object that
+    all connections of the database share until it is closed; None if that is unknown."""
+
+    database: object | None = None
 
 
 @dataclass(frozen=True)
@@ -227,18 +240,19 @@ class _Asked:
     catalog: Catalog
     within: Within
     limits: Limits
+    own: Own | None = None
 
 
-#: Texts with rows whose terms are beside characters beyond ASCII: they are not tried without (``edges``).
-_WITH_LETTERS: Kept[bool] = Kept()
+#: The form of terms that a text needs at least: shorter ones did not decide all rows (``edges``).
+_LEAST: Kept[Form] = Kept()
 
 
-def _answered(asked: _Asked, moment: Moment, *, ascii_first: bool) -> Result:
+def _answered(asked: _Asked, moment: Moment, form: Form) -> Result:
     con, text, catalog, limits = asked.con, asked.text, asked.catalog, asked.limits
-    pruner, probe = Pruner(con), _Probe(con, text, limits)
-    key = _key(text, asked.parameters, ascii_first) if catalog is CATALOG and asked.within == ALL_TIME else None
+    pruner, probe = Pruner(con, callers=False if asked.own else None), _Probe(con, text, limits)
+    key = _key(text, asked.parameters, form) if catalog is CATALOG and asked.within == ALL_TIME else None
     # An error would end the caller's transaction.
-    edges = AsciiFirst(lambda: ascii_first and not pruner.in_callers_transaction())
+    edges = AsciiFirst(lambda: form < Form.LETTERS and not pruner.in_callers_transaction(), form)
     try:
         kept = _KEPT.get(key)
         compiled = _at(kept, moment) if kept is not None and kept.fits(pruner, edges) else None
@@ -256,7 +270,7 @@ def _answered(asked: _Asked, moment: Moment, *, ascii_first: bool) -> Result:
             compiled = [_later(one, timedelta()) for one in made]
         elif kept is not None:
             pruner.repeat(kept.report)
-        harden(con)
+        harden(con, asked.own.database if asked.own else None)
         results = _executed(con, compiled, text, limits)
     finally:
         pruner.finish()
@@ -400,17 +414,22 @@ def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
 #: opened.
 _CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "memory_limit", "wal_autocheckpoint"]
 _HARDENING = Lock()
+#: Databases that are locked.
+_LOCKED: WeakSet[object] = WeakSet()
 _IS_LOCKED = "SELECT current_setting('lock_configuration')"
 #: For sorts and joins that do not fit into memory: a full disk could take in no more lines.
 TEMP_FILES = "8GB"
 
 
-def harden(con: duckdb.DuckDBPyConnection) -> None:
+def harden(con: duckdb.DuckDBPyConnection, database: object | None = None) -> None:
     """Closes the whole database to files and the network and locks its configuration, until the database is closed.
+    ``database`` stands for it (``Own``): one that is known to be locked is not asked again, since nothing unlocks it.
 
     The settings are of the database, not of the connection: writers keep their database file and `register()`ed Arrow
     tables, but lose COPY, read_csv and Python variables as tables.
     """
+    if database is not None and database in _LOCKED:
+        return
     with _HARDENING:  # the first queries arrive concurrently
         ((locked,),) = con.execute(parsed(con, _IS_LOCKED)).fetchall()
         if not locked:
@@ -418,6 +437,8 @@ def harden(con: duckdb.DuckDBPyConnection) -> None:
             con.execute("SET enable_external_access = false")
             con.execute("SET allowed_configs = ?", [_CHANGED_LATER])
             con.execute("SET lock_configuration = true")
+        if database is not None:
+            _LOCKED.add(database)
 
 
 def validate(

@@ -161,12 +161,12 @@ class Pruner:
     con: duckdb.DuckDBPyConnection
     report: list[Pruned] = field(default_factory=list)
     asked: bool = False  # what was compiled depends on the present content of the store
+    callers: bool | None = None  # whether the caller holds a transaction; None: unknown
     _began: bool = False
     _halves: dict[tuple[str, bool, bool], list[str] | None] = field(default_factory=dict)
     _segments: list[tuple[Any, ...]] | None = None
     _loose: int | None = None
     _is_store: bool = False
-    _callers: bool | None = None
 
     def finish(self) -> None:
         if self._began:
@@ -248,10 +248,10 @@ class Pruner:
 
     def in_callers_transaction(self) -> bool:
         """Does the caller hold a transaction? Then two statements have one number. (A second BEGIN would break it.)"""
-        if self._callers is None:
+        if self.callers is None:
             asked = parsed(self.con, "SELECT txid_current()")
-            self._callers = len({self.con.execute(asked).fetchall()[0] for _ in range(2)}) == 1
-        return self._callers
+            self.callers = len({self.con.execute(asked).fetchall()[0] for _ in range(2)}) == 1
+        return self.callers
 
     def _filters(self, segments: list[tuple[Any, ...]]) -> Iterator[TextFilter]:
         for low in range(0, len(segments), READ_AT_ONCE):

@@ -37,10 +37,13 @@ def _logs(event: str, job: str, fields: str, written_by: str, names: str) -> lis
 
 
 def _view(name: str, event: str, job: str, fields: str, more: str, names: str) -> str:
+    """Strings are never null. ``concat`` leaves a column of few values in its dictionary, and ``coalesce`` writes it out: to
+    count by a column with a null anywhere took five times as long. But ``coalesce`` of a column without nulls is the column,
+    whose zone maps skip what a condition excludes: that matters for hosts, by which lines are sorted."""
     return f"""CREATE OR REPLACE VIEW kql."{name}" AS SELECT
-  time AS "Time", received_time AS "ReceivedTime", coalesce(cluster, '') AS "Cluster", coalesce(host, '') AS "Host",
-  coalesce(source, '') AS "Source", coalesce(unit, '') AS "Unit", pid AS "Pid", coalesce(facility, '') AS "Facility",
-  coalesce(severity, '') AS "Severity", coalesce(message, '') AS "Message",
+  time AS "Time", received_time AS "ReceivedTime", concat(cluster, '') AS "Cluster", coalesce(host, '') AS "Host",
+  concat(source, '') AS "Source", concat(unit, '') AS "Unit", pid AS "Pid", concat(facility, '') AS "Facility",
+  concat(severity, '') AS "Severity", coalesce(message, '') AS "Message",
   {event} AS "Event", {job} AS "JobId", {fields} AS "Fields",
   coalesce(file, '') AS "File", line AS "Line"{more},
   block AS "$block"

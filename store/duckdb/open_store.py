@@ -27,6 +27,17 @@ class OpenStore(Asks):
     read_only: bool
     #: Held while days are closed or dropped: one at a time.
     upkeep: AbstractContextManager[bool]
+    #: The connection that opened the database.
+    _connection: duckdb.DuckDBPyConnection
+
+    def cursor(self) -> duckdb.DuckDBPyConnection:
+        """A cursor for one reading thread."""
+        return self._connection.cursor()
+
+    def opened(self) -> tuple[duckdb.DuckDBPyConnection, object | None]:
+        """A cursor, and the connection that it is of: another one after the database was opened anew."""
+        connection = self._connection  # read once: another thread may open the database anew
+        return connection.cursor(), connection
 
     @abstractmethod
     def transaction(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:

@@ -45,6 +45,10 @@ class Asks(ABC):
     def cursor(self) -> duckdb.DuckDBPyConnection:
         """A connection for one reading thread: for code of the store, and for tests of DuckDB's."""
 
+    def opened(self) -> tuple[duckdb.DuckDBPyConnection, object | None]:
+        """A connection as ``cursor`` gives, and what stands for its database (``store.door.KqlQuery.run_on``)."""
+        return self.cursor(), None
+
     def ask(self, question: ClauseElement) -> list[dict[str, Any]]:
         """The rows of an answer as dicts. Raises ``EngineError``, or ``NoSuchTable`` in a store of an older version."""
         text, values = spelled(question)
@@ -57,8 +61,12 @@ class Asks(ABC):
 
     def run_kql(self, query: KqlQuery[Answer]) -> Answer:
         """The answer to a KQL query; see ``store.door``."""
-        with self._own_cursor() as cursor:
-            return query.run_on(cursor)
+        with store_errors():
+            cursor, database = self.opened()
+            try:
+                return query.run_on(cursor, database)
+            finally:
+                cursor.close()
 
     def explain_kql(self, query: KqlQuery[Any]) -> str:
         """What would run for a KQL query, and the plan."""

@@ -208,10 +208,6 @@ class DuckStore(OpenStore):
 
     # -- reading -------------------------------------------------------------------------------------------------
 
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        """A cursor for one reading thread."""
-        return self._connection.cursor()
-
     def ask(self, question: ClauseElement) -> list[dict[str, Any]]:
         """The rows of an answer as dicts; see ``store.door``. The answer to a question marked with
         ``store.functions.kept_until_commit`` is cached until the next commit."""

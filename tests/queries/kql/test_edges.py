@@ -8,7 +8,7 @@ import duckdb
 import pytest
 
 from queries.kql import run
-from queries.kql.edges import AsciiFirst, ascii_first
+from queries.kql.edges import AsciiFirst, Form, form_of_terms
 
 BESIDE = ("", " ", "_", "-", "x", "7", "\n", "é", "ก", "²", "—", "\u212a", "\U0001f600", "\x7f", "\x80")
 CONDITIONS = [
@@ -46,16 +46,46 @@ def test_terms_end_where_they_end_with_all_letters(con: duckdb.DuckDBPyConnectio
     assert run(con, plain).rows == in_full(con, plain)
 
 
-def test_the_shorter_form_is_used_and_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    con, used = duckdb.connect(), []
+@pytest.fixture
+def used(monkeypatch: pytest.MonkeyPatch) -> list[Form]:
+    """The forms in which terms were compiled, in order."""
+    found: list[Form] = []
     use = AsciiFirst.use
-    monkeypatch.setattr(AsciiFirst, "use", lambda self: used.append(use(self)) or used[-1])
-    assert run(con, over(["a kilo"], 's has "kilo"')).rows == [["a kilo", True]]
-    assert used == [True]
-    again = over(["ékilo"], 's has "kilo"')
-    assert [run(con, again).rows, used] == [[["ékilo", False]], [True, True, False]]
-    assert [run(con, again).rows, used[3:]] == [[["ékilo", False]], []]  # it is remembered
-    assert not ascii_first()
+
+    def noted(edges: AsciiFirst) -> bool:
+        found.append(edges.form if use(edges) else Form.LETTERS)
+        return use(edges)
+
+    monkeypatch.setattr(AsciiFirst, "use", noted)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "forms"),
+    [
+        ("a kilo", True, [Form.ASCII_ROWS]),
+        ("a kilogram", False, [Form.ASCII_ROWS]),
+        ("é a kilo", True, [Form.ASCII_ROWS]),
+        ("é a kilogram", False, [Form.ASCII_ROWS, Form.ASCII_SIDES]),
+        ("ékilo", False, [Form.ASCII_ROWS, Form.ASCII_SIDES, Form.LETTERS]),
+        ("—kilo", True, [Form.ASCII_ROWS, Form.ASCII_SIDES, Form.LETTERS]),
+    ],
+)
+def test_the_shortest_form_that_decides_is_used_and_remembered(
+    con: duckdb.DuckDBPyConnection, used: list[Form], text: str, found: bool, forms: list[Form]
+) -> None:
+    query = over([text], f's has "kilo" // {text}')
+    assert run(con, query).rows == [[text, found]]
+    assert used == forms
+    used.clear()
+    assert run(con, query).rows == [[text, found]]
+    assert used in ([], forms[-1:])  # compiled before, in the last form
+    assert form_of_terms() is Form.LETTERS
+
+
+def test_a_missing_text_has_no_term(con: duckdb.DuckDBPyConnection) -> None:
+    query = 'datatable(d:dynamic)[dynamic({"s": "a kilo"}), dynamic({})] | project found = d.s has "kilo", none = d.s !has "kilo"'
+    assert run(con, query).rows == in_full(con, query)
 
 
 def test_a_callers_transaction_goes_on() -> None:
