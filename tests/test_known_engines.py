@@ -10,7 +10,7 @@ KNOW_DUCKDB: dict[str, tuple[str, ...]] = {
     "compares KQL, or SQL that it compiles to, with the engine itself": (
         "tests/parsers/test_node_states.py", "tests/queries/kql/operators/test_branching.py", "tests/queries/kql/test_cases.py",
         "tests/queries/kql/test_edges.py", "tests/queries/kql/wall/test_few_rows.py", "tests/queries/kql/functions/test_functions.py",
-        "tests/queries/kql/test_fuzz.py", "tests/queries/kql/wall/test_kept_processes.py", "tests/queries/kql/test_moments.py",
+        "tests/queries/kql/test_fuzz.py", "tests/queries/kql/wall/test_kept_processes.py", "tests/queries/kql/test_moments.py", "tests/queries/kql/test_own_connections.py",
         "tests/queries/kql/operators/test_patterns.py", "tests/queries/kql/test_refusals.py", "tests/queries/kql/test_run.py",
         "tests/queries/kql/functions/test_site_functions.py",
         "tests/queries/kql/operators/test_pivot_and_series.py", "tests/queries/kql/operators/test_rows_chosen.py", "tests/queries/kql/test_traps.py", "tests/queries/kql/wall/test_wall.py",
