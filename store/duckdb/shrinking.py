@@ -15,6 +15,7 @@ store that nobody has open.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ WORTH = 4
 MOST_BYTES = 256 * 2**20
 #: A larger piece stays where it is: it is in memory for a moment, and others wait for it.
 LARGE_BYTES = 64 * 2**20
+#: Attempts at a checkpoint, and seconds between them.
+TRIES, PAUSE_S = 10, 0.1
 #: Blocks that are left free: what is moved goes through the log, too.
 SPARE_BLOCKS = 4
 
@@ -79,13 +82,25 @@ def shrink(store: OpenStore, share: float) -> int:
     database = store.folder / DATABASE
     before = database.stat().st_size
     with store.upkeep:
-        store.checkpoint()  # what is in the log has no place yet
+        _checkpoint(store)  # what is in the log has no place yet
         if _is_worth_it(store, share):
             for piece in _chosen(_file(store), _pieces(store)):
                 _move(store, piece)
             with suppress(StoreError):  # somebody still reads what it would free: the next checkpoint frees it
-                store.checkpoint()
+                _checkpoint(store)
     return max(0, before - database.stat().st_size)
+
+
+def _checkpoint(store: OpenStore) -> None:
+    """The engine refuses one that would free what somebody reads at that moment. Raises ``StoreError`` if it always is."""
+    for attempt in range(1, TRIES + 1):
+        try:
+            store.checkpoint()
+            return
+        except StoreError:
+            if attempt == TRIES:
+                raise
+            time.sleep(PAUSE_S)
 
 
 def _file(store: OpenStore) -> _File:

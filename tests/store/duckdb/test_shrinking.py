@@ -140,6 +140,28 @@ def test_a_reader_that_began_before_sees_all_rows_once(folder: Path) -> None:
         assert (folder / DATABASE).stat().st_size < shrinking.LEAST_BYTES
 
 
+def test_a_checkpoint_that_a_reader_is_in_the_way_of_is_tried_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, asked = DuckStore.checkpoint, []
+
+    def refused(store: DuckStore, least: int = 0) -> None:
+        asked.append(least)
+        if len(asked) < 3:
+            raise StoreError("other transactions are active")
+        real(store, least)
+
+    monkeypatch.setattr(shrinking, "PAUSE_S", 0)
+    with DuckStore(folder) as store:
+        monkeypatch.setattr(DuckStore, "checkpoint", refused)
+        assert store.shrink(share=0.1) > 0 and len(asked) == 4
+        monkeypatch.setattr(shrinking, "TRIES", 2)
+        monkeypatch.setattr(shrinking, "LEAST_BYTES", 0)
+        asked.clear()
+        with pytest.raises(StoreError, match="active"):
+            store.shrink(share=0.0)
+
+
 def test_rows_that_would_be_delivered_again_are_not_moved(folder: Path) -> None:
     with DuckStore(folder) as store:
         mark = store.changes(("artifacts", "jobs")).until
