@@ -398,7 +398,13 @@ def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
 
 #: Settings that the service's own components change while it runs; all others stay as they were when the store was
 #: opened.
-_CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "memory_limit", "wal_autocheckpoint"]
+_CHANGED_LATER = [
+    "TimeZone",
+    "checkpoint_threshold",
+    "experimental_metadata_reuse",
+    "memory_limit",
+    "wal_autocheckpoint",
+]
 _HARDENING = Lock()
 _IS_LOCKED = "SELECT current_setting('lock_configuration')"
 #: For sorts and joins that do not fit into memory: a full disk could take in no more lines.

@@ -4,9 +4,9 @@ The engine uses freed blocks again, and at a checkpoint it cuts off those at the
 last lies at the end, behind the blocks that closed segments, closed days or retention left. ``shrink`` writes such
 pieces again: the engine puts them into the first free blocks, and the next checkpoint cuts the file.
 
-A piece is a row group of a table. Moving one is a transaction that deletes its rows and inserts the same: a process that
-is killed leaves them in one of the two places. Readers see every row once, and other writers wait for one piece at most
-(half a second for a row group of lines).
+A piece is a row group of lines, or another table. Moving one is a transaction that deletes its rows and inserts the same:
+a process that is killed leaves them in one of the two places. Readers see every row once, and other writers wait for one
+piece at most (half a second for a row group of lines).
 
 Some pieces stay where they are, and the file ends behind the last of them: those of more than ``LARGE_BYTES``, and all of
 ``raw.artifacts``, whose rows would be delivered again if they moved. ``store.duckdb.compacting`` moves everything, in a
@@ -16,7 +16,7 @@ store that nobody has open.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -24,7 +24,8 @@ from parsers.record import TABLES
 from store.changes import Change
 from store.duckdb.open_store import DATABASE, OpenStore
 from store.errors import StoreError
-from store.tables import ARTIFACTS
+from store.line_order import SEGMENT_ROWS
+from store.tables import ARTIFACTS, LOGS
 
 #: Less is not worth the work (bytes); a store also uses free blocks for what arrives next.
 LEAST_BYTES = 8 * 2**20
@@ -39,15 +40,14 @@ TRIES, PAUSE_S = 10, 0.1
 #: Blocks that are left free: what is moved goes through the log, too.
 SPARE_BLOCKS = 4
 
-#: For each row group of a table: its first row's number, how many it had when it was written, its last block in the file
-#: and how many blocks it has. The engine numbers rows through all row groups. No table begins with a list, of which the
-#: engine would count the elements.
-_GROUPS = """WITH info AS MATERIALIZED (FROM pragma_storage_info(?)),
-groups AS (SELECT row_group_id, CAST(sum(count) FILTER (column_path = '[0]') AS BIGINT) AS rows FROM info GROUP BY ALL),
-places AS (SELECT row_group_id, max(block) AS last, count(DISTINCT block) AS blocks FROM (
-    SELECT row_group_id, unnest(list_append(additional_block_ids, block_id)) AS block FROM info) WHERE block >= 0 GROUP BY ALL)
-SELECT CAST(sum(rows) OVER (ORDER BY row_group_id) AS BIGINT) - rows AS first, rows, last, blocks
-FROM groups LEFT JOIN places USING (row_group_id)"""
+#: For each row group of a table: its last block in the file, and how many blocks it has.
+_GROUPS = """SELECT row_group_id, max(block) AS last, count(DISTINCT block) AS blocks FROM (
+    SELECT row_group_id, unnest(list_append(additional_block_ids, block_id)) AS block FROM pragma_storage_info(?))
+WHERE block >= 0 GROUP BY ALL"""
+#: Which lines are in each row group, by the numbers of their blocks (``store.duckdb.segments``; not those of the file).
+#: Numbers of rows do not show it: they have gaps, and a checkpoint may change them.
+_SPANS = """SELECT row_group_id, min(CAST(stats.min AS INTEGER)) AS low, max(CAST(stats.max AS INTEGER)) AS high
+FROM pragma_storage_info('raw.logs') WHERE column_name = 'block' AND segment_type = 'INTEGER' GROUP BY ALL"""
 _TABLES = """SELECT schema_name || '.' || table_name AS name FROM duckdb_tables()
 WHERE database_name = current_database() AND NOT temporary ORDER BY name"""
 
@@ -64,15 +64,13 @@ class _File:
 
 @dataclass(frozen=True)
 class Piece:
-    """The rows of ``table`` with numbers from ``first`` until before ``end``, in ``blocks`` blocks of the file up to block
-    ``last``. ``stays``: they are not moved."""
+    """The rows of ``table`` for which ``where`` holds (SQL of ours), in ``blocks`` blocks of the file up to block ``last``;
+    None: they stay."""
 
     table: str
-    first: int
-    end: int
+    where: str | None
     last: int
     blocks: int
-    stays: bool = False
 
 
 def shrink(store: OpenStore, share: float) -> int:
@@ -83,11 +81,12 @@ def shrink(store: OpenStore, share: float) -> int:
     before = database.stat().st_size
     with store.upkeep:
         _checkpoint(store)  # what is in the log has no place yet
-        if _is_worth_it(store, share):
-            for piece in _chosen(_file(store), _pieces(store)):
+        chosen = _chosen(_file(store), _pieces(store)) if _is_worth_it(store, share) else None
+        if chosen is not None:
+            for piece in chosen:
                 _move(store, piece)
             with suppress(StoreError):  # somebody still reads what it would free: the next checkpoint frees it
-                _checkpoint(store)
+                _cut(store)
     return max(0, before - database.stat().st_size)
 
 
@@ -101,6 +100,19 @@ def _checkpoint(store: OpenStore) -> None:
             if attempt == TRIES:
                 raise
             time.sleep(PAUSE_S)
+
+
+def _cut(store: OpenStore) -> None:
+    """A checkpoint that leaves nothing at the end of the file. Descriptions of tables that did not change would stay where
+    they are; here, the engine writes all of them again. It does nothing if there was no commit since the last one."""
+    cursor = store.cursor()
+    cursor.execute("SET GLOBAL experimental_metadata_reuse = false")
+    try:
+        with store.transaction():
+            pass
+        _checkpoint(store)
+    finally:
+        cursor.execute("SET GLOBAL experimental_metadata_reuse = true")
 
 
 def _file(store: OpenStore) -> _File:
@@ -117,39 +129,61 @@ def _is_worth_it(store: OpenStore, share: float) -> bool:
 
 def _pieces(store: OpenStore) -> list[Piece]:
     """Everything that is in the file, in any order."""
-    found, size = [], _file(store).size
+    found, most = [], LARGE_BYTES // _file(store).size
+    spans = {row["row_group_id"]: (row["low"], row["high"]) for row in store.rows(_SPANS)}
     for table in [row["name"] for row in store.rows(_TABLES)]:
-        for row in store.rows(_GROUPS, [table]):
-            if row["blocks"]:
-                first, rows, last, blocks = (int(row[name]) for name in ("first", "rows", "last", "blocks"))
-                stays = table == ARTIFACTS.fullname or blocks * size > LARGE_BYTES
-                found.append(Piece(table, first, first + rows, last, blocks, stays))
+        groups = [(row["row_group_id"], int(row["last"]), int(row["blocks"])) for row in store.rows(_GROUPS, [table])]
+        if table == LOGS.fullname:
+            for group, last, blocks in groups:
+                found.append(Piece(table, _lines_of(group, spans) if blocks <= most else None, last, blocks))
+        elif groups:
+            blocks = sum(count for _, _, count in groups)
+            stays = table == ARTIFACTS.fullname or blocks > most
+            found.append(Piece(table, None if stays else "true", max(last for _, last, _ in groups), blocks))
     return found
 
 
-def _chosen(file: _File, pieces: Sequence[Piece]) -> list[Piece]:
-    """What to move: the pieces at the end of the file, as far as there is room before them."""
+def _lines_of(group: int, spans: Mapping[int, tuple[int | None, int | None]]) -> str | None:
+    """The lines of a row group; None if that is not known."""
+    low, high = spans.get(group, (None, None))
+    if low is None or high is None or low < 0:
+        return None
+    if low > 0 or high == 0:
+        return f"block BETWEEN {int(low)} AND {int(high)}"
+    # Some are in no segment: of the others, those that are in no row group before it.
+    before = max(
+        (top for other, (_, top) in spans.items() if other != group and top is not None and top < high), default=0
+    )
+    return f"(block = 0 OR block BETWEEN {before + 1} AND {int(high)})"
+
+
+def _chosen(file: _File, pieces: Sequence[Piece]) -> list[Piece] | None:
+    """What to move: the pieces at the end of the file, as far as there is room before them; None if that is not worth it."""
     chosen: list[Piece] = []
     moved, end = 0, file.used
     for piece in sorted(pieces, key=lambda piece: -piece.last):
         if piece.last < file.used:
             break
         fits = moved + piece.blocks <= min(file.free - SPARE_BLOCKS, MOST_BYTES // file.size)
-        if piece.stays or not fits:
+        if piece.where is None or not fits:
             end = piece.last + 1
             break
         chosen.append(piece)
         moved += piece.blocks
     gained = file.total - end
-    return chosen if gained * file.size >= LEAST_BYTES and gained * WORTH >= moved else []
+    return chosen if gained * file.size >= LEAST_BYTES and gained * WORTH >= moved else None
 
 
 def _move(store: OpenStore, piece: Piece) -> None:
     """Deletes the rows of a piece and inserts them again, unchanged and in their order."""
-    where = f"rowid >= {int(piece.first)} AND rowid < {int(piece.end)}"
+    name, where = piece.table.removeprefix("raw."), piece.where
     with store.transaction() as connection:
+        ((rows,),) = connection.execute(f"SELECT count(*) FROM {piece.table} WHERE {where}").fetchall()
+        if not rows or (
+            name == LOGS.name and rows > 2 * SEGMENT_ROWS
+        ):  # lines of other row groups have such numbers, too
+            return
         connection.execute(f"CREATE OR REPLACE TEMP TABLE moving AS SELECT * FROM {piece.table} WHERE {where}")
-        ((rows,),) = connection.execute("SELECT count(*) FROM moving").fetchall()
         ((gone,),) = connection.execute(f"DELETE FROM {piece.table} WHERE {where}").fetchall()
         ((back,),) = connection.execute(f"INSERT INTO {piece.table} SELECT * FROM moving").fetchall()
         connection.execute("DROP TABLE moving")
@@ -157,6 +191,5 @@ def _move(store: OpenStore, piece: Piece) -> None:
             raise StoreError(
                 f"{piece.table}: of {rows:,} rows, {gone:,} were taken and {back:,} put back: nothing was moved"
             )
-        name = piece.table.removeprefix("raw.")
         if name in TABLES:
             store.note(name, Change(moved=rows))
