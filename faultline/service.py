@@ -47,6 +47,7 @@ from faultline.node_gate import GRANTS_FILE, Grants, NodeGate
 from faultline.notify_targets import dispatcher_of
 from faultline.pacing import Pacing
 from faultline.receiving import Receiving
+from faultline.shrink_rounds import Shrinking
 from parsers import extensions
 from parsers.watched import WatchedCatalogue
 from store.door import Door
@@ -114,6 +115,7 @@ class Service(Collector):
         self._pacing = Pacing()
         #: How many lines had been stored at the last round, and since when.
         self._unchanged = (0, time.monotonic())
+        self._shrinking = Shrinking(store, self._stored_lines, self._is_busy)
         #: When the first correlation over all stored data began; None before ``start``, and once it is done.
         self._looking_since: datetime | None = None
         #: The failure of the last round, and when it was logged.
@@ -352,6 +354,7 @@ class Service(Collector):
             if not self._is_behind():
                 self.store.add_filters()
             self._write_log_when_quiet()
+            self._shrinking.look()
         except StoreError as error:
             log.warning("segments not closed", error=str(error).splitlines()[0])
             return

@@ -14,8 +14,8 @@ store; a person's view of it has only ``Asks``. Where each part is:
 - the change cursor: ``Mark`` of ``store.changes``, with ``Door.changes``, ``stored_since`` and ``listeners``
 - named questions: ``Asks.ask`` and ``ask_frame``; their plan: ``Door.explain``
 - KQL: ``Asks.run_kql``, ``explain_kql`` and ``kql_columns``, each for a ``KqlQuery``
-- maintenance: ``Door.close_days``, ``drop_before``, ``seal``, ``add_filters``, ``checkpoint``, ``others_tidy`` and
-  ``reopen_if_broken``; ``Engine.compact`` and ``sizes``
+- maintenance: ``Door.close_days``, ``drop_before``, ``seal``, ``add_filters``, ``checkpoint``, ``shrink``,
+  ``others_tidy`` and ``reopen_if_broken``; ``Engine.compact`` and ``sizes``
 - backup, restore, verify: ``Door.backup`` and ``verify``; ``Engine.restore``, ``read_copy`` and ``verify_copy``
 - migrate: ``Door.migrate`` for an open store, ``Engine.migrate`` for a folder
 - the lease: ``Door.lease``; health: ``Door.health``, ``lost`` and ``info``
@@ -335,6 +335,11 @@ class Door(Asks, Protocol):
     def checkpoint(self, least: int = 0) -> None:
         """Writes the engine's log into its data files, if it has at least ``least`` bytes: it takes twice the space until
         then, and is read when the store is opened."""
+
+    def shrink(self, *, share: float) -> int:
+        """Gives the free part of the data files back to the disk, if it is at least this share of them; returns how many
+        bytes. Rows stay as they are; other writers wait for half a second at a time. Cheap if there is nothing to do.
+        Call it where nobody remembers the places of lines (``store.functions.row_place``) meanwhile."""
 
     def release_memory(self) -> None:
         """Returns memory that the engine keeps for later to the system; call it every few seconds. Nothing is lost, and

@@ -412,7 +412,13 @@ def _within(reader: Any, max_bytes: int) -> tuple[Any, str | None]:
 
 #: Settings that the service's own components change while it runs; all others stay as they were when the store was
 #: opened.
-_CHANGED_LATER = ["TimeZone", "checkpoint_threshold", "memory_limit", "wal_autocheckpoint"]
+_CHANGED_LATER = [
+    "TimeZone",
+    "checkpoint_threshold",
+    "experimental_metadata_reuse",
+    "memory_limit",
+    "wal_autocheckpoint",
+]
 _HARDENING = Lock()
 #: Databases that are locked.
 _LOCKED: WeakSet[object] = WeakSet()

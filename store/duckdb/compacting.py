@@ -1,7 +1,8 @@
 """Compacting: the database file is written anew, without the blocks that deleted rows left.
 
 The engine uses freed blocks again, but returns to the disk only those at the end of its file. After days moved to the
-archive, or a large part was dropped, the file stays as long as it was. A compacted copy is written beside it, compared
+archive, or a large part was dropped, the file stays as long as it was, or until ``store.duckdb.shrinking`` has moved its
+end. A compacted copy is written beside it, compared
 with it table by table, and takes its name in one rename. A process that is killed leaves the old file or the new one,
 each whole; the next process that opens the store removes an unfinished copy.
 
@@ -20,6 +21,7 @@ import duckdb
 from store.door import Compacted
 from store.duckdb import batches, commit_mark
 from store.duckdb.damage import wal_of
+from store.duckdb.dialect import packed_as_now
 from store.duckdb.open_store import DATABASE, Opener, OpenStore
 from store.duckdb.querying import store_errors
 from store.errors import StoreError, StoreHeld
@@ -104,7 +106,7 @@ def _copy_table(cursor: duckdb.DuckDBPyConnection, table: str, schema: str, sql:
     if not sql.startswith(begins):
         raise StoreError(f"the table {table} cannot be copied: {sql[:60]!r}")
     cursor.execute(f"CREATE SCHEMA IF NOT EXISTS compacted.{schema}")
-    cursor.execute(f"CREATE TABLE compacted.{table}({sql[len(begins) :]}")
+    cursor.execute(f"CREATE TABLE compacted.{table}( {packed_as_now(sql[len(begins) :], schema)}")
     # Segments first, which fill row groups of their own; then the lines that are in none.
     for part in ("block <> 0", "block = 0 OR block IS NULL") if table == _LINES else ("true",):
         cursor.execute(f"INSERT INTO compacted.{table} SELECT * FROM {table} WHERE {part}")

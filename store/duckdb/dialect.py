@@ -6,6 +6,7 @@ the cache.
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Any
 
@@ -18,7 +19,7 @@ from sqlalchemy.util import LRUCache
 from store.duckdb.derived import DERIVED
 
 #: Long texts: zstd halves the file (measured on 10 M syslog lines, docs/measurements.md).
-LONG_TEXTS = {"raw": ("raw", "message", "entities", "content"), "model": ("document",)}
+LONG_TEXTS = {"raw": ("raw", "message", "entities", "content"), "model": ("document",), "kept": ("summary",)}
 #: Number of compiled statement shapes to cache.
 KEPT = 1_000
 
@@ -103,3 +104,11 @@ def ddl(table: sa.Table) -> str:
         packed = " USING COMPRESSION zstd" if column.name in LONG_TEXTS.get(table.schema or "", ()) else ""
         columns.append(f"{quote(column.name)} {kinds.process(column.type)}{default}{packed}")
     return f"CREATE TABLE IF NOT EXISTS {table.schema}.{table.name} ({', '.join(columns)})"
+
+
+def packed_as_now(definition: str, schema: str) -> str:
+    """The columns of a table as the engine writes them (``a VARCHAR, b BIGINT, ...``), with the compression that a new
+    store's have: a store keeps that of the version that made it."""
+    for name in LONG_TEXTS.get(schema, ()):
+        definition = re.sub(rf'(?<![^ ])("?{name}"?) VARCHAR(?=[,)])', r"\1 VARCHAR USING COMPRESSION zstd", definition)
+    return definition

@@ -31,12 +31,14 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from parsers.record import conform
 from store.changes import Change
 from store.door import Sealed
 from store.duckdb.arrow import as_arrow
 from store.duckdb.incoming import incoming
 from store.duckdb.open_store import OpenStore
 from store.duckdb.writing import insert
+from store.line_frames import logs_for_storage
 from store.line_order import SEGMENT_ROWS, in_order
 from store.tables import LOGS
 from store.text_filter import BLOCK_ROWS, FilterBuilder, TextFilter
@@ -148,6 +150,17 @@ def insert_sealed(
             [low, high, part.height, part["time"].min(), part["time"].max(), *_stored(connection, one)],
         )
     return len(made)
+
+
+def add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -> pl.DataFrame:
+    """Inserts rows into a table of ``raw`` as they arrive, and returns them as stored. Lines that fill segments are put in
+    order right away, which saves writing them twice."""
+    data = logs_for_storage(data) if name == LOGS.name else conform(name, data)
+    if name == LOGS.name and data.height >= SEGMENT_ROWS:
+        insert_sealed(connection, in_order(data))
+    else:
+        insert(connection, f"raw.{name}", data)
+    return data
 
 
 def add_filters(store: OpenStore, most: int = 1) -> int:

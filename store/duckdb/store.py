@@ -20,7 +20,7 @@ import polars as pl
 import sqlalchemy as sa
 from sqlalchemy.sql.elements import ClauseElement
 
-from parsers.record import TABLES, conform
+from parsers.record import TABLES
 from store import disowned
 from store.changes import NOTHING, Change, ChangeLog, Changes, Mark
 from store.door import Closed, Copy, Dropped, FileEntry, Health, Listener, Question, Sealed, Writer
@@ -38,6 +38,7 @@ from store.duckdb import (
     opening,
     parsed,
     segments,
+    shrinking,
     visible,
 )
 from store.duckdb.checkpoints import Checkpoints, is_due
@@ -51,8 +52,6 @@ from store.duckdb.schema import VERSION, VERSION_FACT, facts_of, has_this_versio
 from store.duckdb.writing import DuckWriter, insert
 from store.errors import StoreError
 from store.functions import KEPT_UNTIL_COMMIT
-from store.line_frames import logs_for_storage
-from store.line_order import SEGMENT_ROWS, in_order
 from store.tables import FILES, LOGS, METADATA
 
 
@@ -408,7 +407,7 @@ class DuckStore(OpenStore):
         ledger.drop_tails(self, connection, files)
         for name, data in tables.items():
             if data.height:
-                self.announce([(name, _add(connection, name, data))])
+                self.announce([(name, segments.add(connection, name, data))])
                 self.note(name, Change(data.height))
         ledger.enter(connection, files)
 
@@ -464,6 +463,11 @@ class DuckStore(OpenStore):
             if is_due(self.folder, least):
                 self.cursor().execute("CHECKPOINT")
 
+    def shrink(self, *, share: float) -> int:
+        """Gives the free part of the database file back to the disk; see ``store.door``."""
+        with store_errors():
+            return shrinking.shrink(self, share)
+
     def release_memory(self) -> None:
         """Returns memory that the engine keeps for later to the system."""
         if self.folder is not None:
@@ -491,14 +495,3 @@ class DuckStore(OpenStore):
             closing.close(self._connection)
             if self._marking is not None:
                 self._marking.close()
-
-
-def _add(connection: duckdb.DuckDBPyConnection, name: str, data: pl.DataFrame) -> pl.DataFrame:
-    """Inserts rows as they arrive, and returns them as stored. Lines that fill segments are put in order right away,
-    which saves writing them twice."""
-    data = logs_for_storage(data) if name == "logs" else conform(name, data)
-    if name == "logs" and data.height >= SEGMENT_ROWS:
-        segments.insert_sealed(connection, in_order(data))
-    else:
-        insert(connection, f"raw.{name}", data)
-    return data

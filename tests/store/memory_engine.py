@@ -180,6 +180,9 @@ class MemoryStore:
 
     def checkpoint(self, least: int = 0) -> None: ...
 
+    def shrink(self, *, share: float) -> int:
+        return 0
+
     def release_memory(self) -> None: ...
 
     def migrate(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Verdicts do not depend on where lines are stored: a day has the same verdicts after it was archived."""
+"""Verdicts do not depend on where rows are stored: they are the same after a day was archived, and after rows moved."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from collector.ingest import Ingest
 from correlator.engine import correlate, result
 from correlator.live.ticker import Ticker
 from store import open_store
-from store.duckdb import archive
+from store.duckdb import archive, shrinking
+from store.duckdb.store import DuckStore
 from tests.line_parser import line_parser
 
 CAPTURE = Path(__file__).resolve().parents[3] / "faultline" / "capture"
@@ -32,3 +33,21 @@ def test_archiving_changes_no_verdict(tmp_path: Path) -> None:
         again = result(store)
         assert again["verdicts"] == before["verdicts"]
         assert [i["chain"] for i in again["incidents"]] == [i["chain"] for i in before["incidents"]]
+
+
+def test_moving_rows_to_the_front_of_the_file_changes_no_verdict(tmp_path: Path) -> None:
+    with DuckStore(tmp_path) as store:
+        Ingest(store, parser=line_parser()).run([CAPTURE])
+        ticker = Ticker(store)
+        ticker.tick()
+        before = result(store)
+        assert before["incidents"] and before["verdicts"]
+        store.checkpoint()
+        pieces = [piece for piece in shrinking._pieces(store) if piece.where is not None]
+        assert {"raw.logs", "raw.jobs", "model.events", "model.runs"} <= {piece.table for piece in pieces}
+        for piece in pieces:
+            shrinking._move(store, piece)
+        store.checkpoint()
+        assert result(store) == before
+        ticker.tick()
+        assert result(store) == before

@@ -92,6 +92,29 @@ def test_freed_blocks_return_to_the_disk(folder: Path) -> None:
     assert done.after < done.before / 2 and done.after == (folder / "faultline.duckdb").stat().st_size
 
 
+def test_a_compacted_store_is_packed_as_a_new_one_is(folder: Path) -> None:
+    """A table keeps the compression of the version that made it, until it is written anew."""
+    definitions = "SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE NOT temporary ORDER BY ALL"
+    with DuckStore(folder) as store:
+        wanted = store.rows(definitions)
+        with store.transaction() as connection:
+            for row in wanted:
+                if row["schema_name"] in ("kept", "model") and "USING" in row["sql"]:
+                    connection.execute(f"DROP TABLE {row['schema_name']}.{row['table_name']}")
+                    connection.execute(row["sql"].replace(" USING COMPRESSION ZSTD", ""))
+        assert store.rows(definitions) != wanted
+        before = content(store)
+    compact(folder)
+    with DuckStore(folder) as store:
+        assert store.rows(definitions) == wanted and content(store) == before
+        assert {"summary", "document"} == {
+            row["column_name"]
+            for name in ("kept.versions", "model.runs")
+            for row in store.rows("SELECT regexp_extract(sql, '\"?(\\w+)\"? VARCHAR USING', 1) AS column_name FROM duckdb_tables()"
+                                  " WHERE schema_name || '.' || table_name = ?", [name])
+        }  # fmt: skip
+
+
 def test_opening_compacts_a_store_that_is_mostly_free(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = state(folder)
     made: list[Path] = []
