@@ -300,13 +300,9 @@ class World:
         """The changes of its time limit during a run that reached it, in order."""
         if self._new_limits is None:
             spans = [(r.start or 0.0, r.end or r.start or 0.0) for r in self.timed_out]
-            self._new_limits = (
-                self.new_limits(
-                    frozenset(r.job_id for r in self.timed_out), min(s for s, _ in spans), max(e for _, e in spans)
-                )
-                if spans
-                else {}
-            )
+            jobs = frozenset(r.job_id for r in self.timed_out)
+            first, last = min((s for s, _ in spans), default=0.0), max((e for _, e in spans), default=0.0)
+            self._new_limits = self.new_limits(jobs, first, last) if spans else {}
         return [new for new in self._new_limits.get(run.job_id, ()) if run.covers(new.time)]
 
     @cached_property
