@@ -330,11 +330,14 @@ def _runs(runs: Sequence[Run | pl.DataFrame]) -> pl.DataFrame:
 
 def _complete(table: pl.DataFrame) -> pl.DataFrame:
     """A table of runs of one line each with all columns."""
-    one = {"lines": pl.lit(1, pl.UInt32)}
-    missing = {
-        name: one.get(name, pl.lit(None, kind)) for name, kind in _RUN_TYPES.items() if name not in table.columns
-    }
-    return table.with_columns(**missing).select(*_RUN_TYPES)
+    # A request may be a table of its own: an expression over it would wake Polars' threads for each.
+    missing = (
+        pl.Series(name, [1 if name == "lines" else None], kind).new_from_index(0, len(table))
+        for name, kind in _RUN_TYPES.items()
+        if name not in table.columns
+    )
+    columns = {column.name: column for column in (*table.get_columns(), *missing)}
+    return pl.DataFrame([columns[name] for name in _RUN_TYPES])
 
 
 def _overlay(

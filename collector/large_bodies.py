@@ -17,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from collector.receivers.base import Request
 from collector.receivers.refusals import Refused
-from collector.receivers.unpacking import unpack
+from collector.receivers.unpacking import states_more, unpack
 from collector.spool import SpoolFull
 
 #: Bytes of an unpacked body that is read at once: some 50 ms for the dearest content.
@@ -53,9 +53,10 @@ class LargeBodies:
         ``size``: bytes that ``work`` makes of the unpacked body. ``is_accepted``: the body is on disk, and waits however
         many wait already.
         """
-        small: bytes | None = None
-        with suppress(Refused):  # too large, or its data is invalid: reading all of it shows which
-            small = unpack(request.body, request.headers.get("content-encoding"), MOST_AT_ONCE)
+        small, encoding = None, request.headers.get("content-encoding")
+        if not states_more(request.body, encoding, MOST_AT_ONCE):  # else it would be unpacked here, and once more there
+            with suppress(Refused):  # too large, or its data is invalid: reading all of it shows which
+                small = unpack(request.body, encoding, MOST_AT_ONCE)
         if small is not None and size(small) <= MOST_AT_ONCE:
             return work(replace(request, unpacked=small))
         async with self._turn(request.peer, len(request.body), is_accepted):

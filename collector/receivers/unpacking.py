@@ -55,6 +55,18 @@ def _unpacked(data: bytes, name: str, limit: int, too_large: Refused) -> bytes:
     raise Refused(415, f"Content-Encoding {name[:40]!r} is not known", "Use zstd, gzip, deflate, snappy or none.")
 
 
+def states_more(data: bytes, encoding: str | None, limit: int) -> bool:
+    """Whether packed data itself gives an unpacked size above ``limit`` bytes, so that it need not be unpacked to see that.
+    A sender may give any size: this may decide where a body is unpacked, and not whether it is accepted."""
+    name = (encoding or "").strip().lower()
+    if name == "zstd":
+        with contextlib.suppress(zstandard.ZstdError):
+            return zstandard.frame_content_size(data) > limit
+    # A stream of gzip ends with its size; of several, the last one's is a part of the whole.
+    is_gzip = name in ("gzip", "x-gzip") and data.startswith(b"\x1f\x8b") and len(data) >= 18
+    return is_gzip and int.from_bytes(data[-4:], "little") > limit
+
+
 def unsnap(data: bytes, limit: int = MAX_UNPACKED) -> bytes:
     """Unpacks Snappy's block format. Raises ``ValueError``."""
     import pyarrow as pa

@@ -9,14 +9,17 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+import zstandard
 from receiver_requests import PARSER, ask
 
-from collector import decoding
+from collector import decoding, large_bodies
 from collector.decoding import Job
 from collector.intake import Intake
 from collector.large_bodies import MOST_AT_ONCE, THREADS, LargeBodies
 from collector.receivers import loki
 from collector.receivers.base import Answer, Batch, Receiver, Request, Route
+from collector.receivers.refusals import Refused
+from collector.receivers.unpacking import unpack
 from collector.segment_file import Position
 from collector.spool import Spool, SpoolFull
 
@@ -46,6 +49,28 @@ def test_a_large_body_is_read_while_others_are_answered(body: bytes) -> None:
         return await slow, small
 
     assert asyncio.run(talk()) == (True, b"small")
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_a_large_body_is_unpacked_once(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop unpacked 256 kB of each body of five thousand lines to see that a thread had to unpack it."""
+    text, calls = b"x" * (MOST_AT_ONCE + 1), []
+
+    def counted(*given: Any) -> bytes:
+        calls.append(given)
+        return unpack(*given)
+
+    packed = gzip.compress(text) if encoding == "gzip" else zstandard.ZstdCompressor().compress(text)
+    monkeypatch.setattr(large_bodies, "unpack", counted)
+    asked = request(packed, **{"content-encoding": encoding})
+    assert asyncio.run(LargeBodies().read(asked, Request.plain)) == text
+    assert calls == []
+
+
+def test_a_body_that_gives_a_wrong_size_is_read_as_others_are() -> None:
+    lied = request(gzip.compress(b"small")[:-4] + b"\xff\xff\xff\x7f", **{"content-encoding": "gzip"})
+    with pytest.raises(Refused, match="incorrect length"):
+        asyncio.run(LargeBodies().read(lied, Request.plain))
 
 
 def test_one_sender_does_not_use_all_threads() -> None:
