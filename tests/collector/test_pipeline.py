@@ -22,7 +22,7 @@ from collector.storing import Storing, Transaction
 from collector.workers import WorkerDied, WorkerFault
 from store import open_store
 from store.duckdb import segments
-from store.duckdb import store as duckdb_store
+from store.duckdb import segments as duckdb_segments
 from store.duckdb.store import DuckStore
 from store.errors import EngineError
 from tests.line_parser import line_parser
@@ -250,7 +250,7 @@ def test_a_batch_that_was_set_aside_outlives_a_power_cut(spool: Spool, tmp_path:
 
 def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store: DuckStore, spool: Spool, begin: Callable[[], Pipeline], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     refusals = 3
-    insert = duckdb_store.insert
+    insert = duckdb_segments.insert
 
     def sometimes(connection: Any, table: str, data: Any) -> None:
         nonlocal refusals
@@ -259,7 +259,7 @@ def test_a_store_that_refuses_is_waited_for_and_nothing_is_lost_or_doubled(store
             refusals -= 1
             raise EngineError("Could not write file: No space left on device")
 
-    monkeypatch.setattr(duckdb_store, "insert", sometimes)
+    monkeypatch.setattr(duckdb_segments, "insert", sometimes)
     put(spool, "a", key=["n", "s", "1", 1, 1])
     running = begin()
     reported: set[str | None] = set()

@@ -40,7 +40,7 @@ ROWS_AT_ONCE = 2_048
 DISK_SHARE = 4
 #: A forked process sends its number at once; one that does not within this has failed.
 START_S = 10.0
-NOT_STARTED = "the process for this query did not start; see the service's log"
+NOT_STARTED = "the process for this query did not start: the machine may have no memory left; see the service's log"
 
 
 class _Feeder(threading.Thread):

@@ -64,6 +64,7 @@ def test_a_run_is_compared_with_those_of_its_user_and_name_only() -> None:
     same = run(2, ["n2"], 10, 46, "COMPLETED", user="ada", name="stores")
     others = [run(n, ["n2"], 10, 200, "COMPLETED", user="ben", name="stores") for n in range(3, 9)]
     where = world([], [mine, same, *others])
+    assert where.completed_as  # one look at all runs, for all that are compared
     where.runs = Unread(where.runs)
     found = ended_elsewhere(where, where.run[mine.key], Wait(T0 + 13, T0 + 66, 0.8, None, silent=False, stuck=False))
     assert found is not None
