@@ -29,6 +29,13 @@ _MANAGEMENT = re.compile(r"(eth0(?!\d)|eno\d|em\d|mgmt|bond0(?!\d)|br|lan|oob|bm
 _BY_PLACE = re.compile(r"en[ps]\w*", re.IGNORECASE)
 _FAST_PORT = re.compile(r"en[psx]\w*np\d+", re.IGNORECASE)
 
+#: Interfaces that container engines, virtual machines and tunnels make: Docker, Podman, LXD, libvirt, CNI's plugins, WireGuard, the
+#: kernel's own. Bridges by Docker's number only: a site's own bridge may hold a cable. Bonds, teams and VLANs hold one.
+_WITHOUT_CABLE = re.compile(
+    r"(?:docker\d+|docker_gwbridge|br-[0-9a-f]{12}|veth\w+|virbr\d+(?:-nic)?|vnet\d+|lxc\w+|lxdbr\d+|podman\d+|cni(?:-?\w+)?\d+|nerdctl\d+|flannel[.\w]*"
+    r"|cali\w+|cilium_\w+|weave|kube-(?:ipvs|bridge)\d*|nodelocaldns|vxlan[.\w]*|geneve\w*|gre(?:tap)?\d+|sit\d+|ip6?tnl\d+|tun\d+|tap\w+|wg\d+|tailscale\d+|dummy\d+|ifb\d+|lo)"
+)  # fmt: skip
+
 #: Drivers of adapters of 1 Gb/s, or of virtual machines: never a fabric's.
 _SLOW_DRIVERS = frozenset({"igb", "igc", "e1000", "e1000e", "tg3", "r8169", "bnx2", "forcedeth", "virtio_net", "sky2"})
 #: Drivers of adapters that are used for fabrics as well as management networks.
@@ -55,6 +62,12 @@ class Interfaces:
         if driver in _FAST_DRIVERS or _FAST_PORT.fullmatch(device):
             return UNKNOWN
         return MANAGEMENT if _BY_PLACE.fullmatch(device) else UNKNOWN
+
+
+def has_no_cable(device: str) -> bool:
+    """Is an interface one of a container, a virtual machine or a tunnel? Its carrier comes and goes with these, and no job's data goes
+    over it."""
+    return _WITHOUT_CABLE.fullmatch(device) is not None
 
 
 def interfaces(settings: Mapping[str, object] | None) -> Interfaces:

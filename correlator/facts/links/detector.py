@@ -26,7 +26,7 @@ from correlator.facts.power_saving import without_switched_off
 from correlator.facts.world import World, bursts
 from correlator.model.attributes import ENDS, HOSTS, LEGS, LINKS, PORT, PROMOTED, ROLE, STAND_IN, SWITCH
 from correlator.model.nouns import Draft, Event, Fact, Revision, in_order
-from correlator.site.interfaces import UNKNOWN
+from correlator.site.interfaces import UNKNOWN, has_no_cable
 
 #: Both ends of a cable lose carrier within milliseconds; RFC 3164 timestamps and unsynchronised clocks make it seconds.
 SAME_LINK_S = 2.0
@@ -95,7 +95,7 @@ _NAMES = {"port": 0, "ibdev": 1, "pci": 2}
 def _end(world: World, event: Event, alias: Aliases) -> tuple[str, str, str | None, str | None] | None:
     """(host, device, switch, switch port) of an up/down event; None if it names no device."""
     device = event.device
-    if not event.host or not device:
+    if not event.host or not device or (event.kind.startswith("nic.") and has_no_cable(device)):
         return None
     if event.kind.startswith("nic."):
         return (event.host, alias.of(event.host, device, event.time), None, None)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING, interfaces
+from correlator.site.interfaces import FABRIC_SETTING, MANAGEMENT_SETTING, has_no_cable, interfaces
 from faultline.config import validate
+from tests.correlator.field import concluded, ended, heard, wrong
 
 TABLE = [
     # names that decide
@@ -37,3 +38,26 @@ def test_a_sites_word_settles_it() -> None:
     assert [known.role(name) for name in names] == [
         "fabric", "fabric", "unknown", "management", "management", "fabric"
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("device", "expected"), [
+    ("docker0", True), ("br-0123456789ab", True), ("veth4f2a1c9", True), ("virbr0", True), ("cni0", True), ("cni-podman0", True),
+    ("flannel.1", True), ("cali12ab34cd56e", True), ("tun0", True), ("lo", True), ("wg0", True),
+    ("eth0", False), ("br0", False), ("bond0", False), ("ib0", False), ("hsn0", False), ("enp1s0", False), ("team0", False),
+    ("lan1", False), ("vlan10", False), ("bond0.100", False), ("lo1", False), ("mlx5_0", False), ("eno1np0", False),
+])  # fmt: skip
+def test_what_has_no_cable(device: str, expected: bool) -> None:
+    assert has_no_cable(device) is expected
+
+
+LOST_PEERS = "0s {0} stderr: [rank1]: torch.distributed.DistBackendError: NCCL error: remote process exited or there was a network error"
+NO_CABLES = [
+    heard(f"{name} goes while a run loses its peers", [f"-2s gpu01 systemd-networkd: {name}: Lost carrier", LOST_PEERS], (ended(),), (("unknown", None, None),),
+          not_told=("nic.link_down", "nic.link_flap"))
+    for name in ("docker0", "veth4f2a1c9", "virbr0")
+]  # fmt: skip
+
+
+def test_no_run_ends_by_an_interface_without_a_cable() -> None:
+    found = concluded(NO_CABLES)
+    assert [wrong(situation, *found[situation.name]) for situation in NO_CABLES] == [[]] * len(NO_CABLES)
