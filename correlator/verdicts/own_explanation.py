@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from correlator.evidence.weigh import LEAK
 from correlator.facts.environment.symptoms import signature_of
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
+from correlator.facts.jobs.output import is_out_of_step
 from correlator.facts.storage import deadline_by_any
 from correlator.facts.world import World
 from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
@@ -102,8 +103,9 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
 
 
 def peers_first(words: dict[str, list[Event]]) -> bool:
-    """Did the run lose its peers before its own error? Then the error follows from their loss."""
-    return _peers_before(words, "own")
+    """Did the run lose its peers before its own error? Then the error follows from their loss. Ranks that called different collectives
+    wait first, and torch reports that later."""
+    return not any(is_out_of_step(event.message) for event in words["own"]) and _peers_before(words, "own")
 
 
 def _peers_before(words: dict[str, list[Event]], kind: str) -> bool:

@@ -24,6 +24,13 @@ _AFTERMATH = re.compile(
     r"|torchelastic|elastic\.multiprocessing|task\s*\d+: (?:aborted|killed|exited)|mpi_abort|process received signal|signal code:",
 )
 
+#: A program that calls MPI_Abort ends all its ranks itself: the banners of Open MPI and of MPICH. An MPI library that lost its peers has
+#: words of its own for that before them.
+_ENDED_BY_PROGRAM = re.compile(r"mpi_abort was invoked|application called mpi_abort")
+
+#: torch compares what its ranks call (TORCH_DISTRIBUTED_DEBUG=DETAIL): they called different collectives, so that all waited in vain.
+_OUT_OF_STEP = re.compile(r"detected mismatch between collectives on ranks|collectives differ in the following aspects")
+
 #: The peers or the network, in a program's or a library's messages.
 _PEERS = re.compile(
     r"distbackenderror|distnetworkerror|distst?oreerror|processgroupnccl|\bnccl\b|\bucx\b|\brccl\b|gloo|tcpstore|rendezvous|broken pipe"
@@ -62,6 +69,11 @@ def words_of(event: Event) -> str:
     return (_kept_words if len(event.message) <= _KEPT_TEXT else _words)(event.message, event.kind)
 
 
+def is_out_of_step(message: str) -> bool:
+    """Does a line show that the ranks of a program called different collectives? That is why they waited for each other."""
+    return _OUT_OF_STEP.search(message.lower()) is not None
+
+
 #: Every pass looks at the output of the window again. Longer lines are not kept: users write them.
 _KEPT_TEXT = 500
 
@@ -76,6 +88,10 @@ def _words(message: str, kind: str) -> str:
     if file_lost(message):
         return "storage"
     text = message.lower()
+    if kind == "job.mpi_error" and _ENDED_BY_PROGRAM.search(text):
+        return "aftermath"
+    if is_out_of_step(message):
+        return "own"
     if kind in COMMUNICATION or _PEERS.search(text):
         return "peers"
     if _AFTERMATH.search(text):

@@ -27,6 +27,18 @@ from tests.correlator.making import T0, event, facts, run, world
         ("job.cuda_error", "RuntimeError: CUDA error: uncorrectable ECC error encountered", "gpu"),
         ("job.cuda_error", "RuntimeError: CUDA error: an illegal memory access was encountered", "own"),
         ("job.exit_error", "ConnectionResetError: [Errno 104] Connection reset by peer", "peers"),
+        ("job.mpi_error", "MPI_ABORT was invoked on rank 3 in communicator MPI_COMM_WORLD", "aftermath"),
+        (
+            "job.mpi_error",
+            "Abort(17) on node 3 (rank 3 in comm 0): application called MPI_Abort(MPI_COMM_WORLD, 17) - process 3",
+            "aftermath",
+        ),
+        ("job.mpi_error", "*** An error occurred in MPI_Allreduce", "peers"),
+        (
+            "job.exit_error",
+            "[rank8]: RuntimeError: Detected mismatch between collectives on ranks. Rank 8 is running collective: X",
+            "own",
+        ),
     ],
 )
 def test_whose_fault_an_output_line_reports(kind, message, words):
