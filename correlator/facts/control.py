@@ -155,6 +155,17 @@ def is_own(run: Run, who: str | None) -> bool:
     return who in {str(own) for name in ("uid", "user") if (own := run.row.get(name)) not in (None, "")}
 
 
+#: Root, as Slurm logs it.
+ROOT = frozenset({"0", "root"})
+
+
+def is_others(run: Run, who: str | None) -> bool:
+    """Did certainly somebody else than the user of the run ask for it? A number tells that only where the user's number is known."""
+    if who in (None, "") or is_own(run, who):
+        return False
+    return who in ROOT or run.row.get("uid" if str(who).isdigit() else "user") not in (None, "")
+
+
 def cancellations(world: World) -> list[Fact]:
     """``user.cancel`` (with uid), ``sched.preempt``, ``time.limit``: Slurm's own lines about one job."""
     facts: list[Fact] = []

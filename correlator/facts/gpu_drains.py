@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from correlator.facts.control import NODE_DRAIN, USER_CANCEL, is_own
+from correlator.facts.control import NODE_DRAIN, USER_CANCEL, is_others, is_own
 from correlator.facts.gpus import NEEDS_RESET, code_of
 from correlator.facts.jobs.kinds import RUN_CANCELLED
 from correlator.facts.world import World
@@ -69,7 +69,13 @@ def not_by_others(world: World, run: Run, end: Fact) -> str | None:
     if who in (None, "") and orders:
         who = orders[-1].attrs[UID]
     if who not in (None, ""):
-        return "its own user ended it" if is_own(run, str(who)) else None
+        if is_others(run, str(who)):
+            return None
+        return (
+            "its own user ended it"
+            if is_own(run, str(who))
+            else f"nothing tells whether uid {who}, who ended it, is its user"
+        )
     if end.kind == RUN_CANCELLED.name:
         return "nothing tells who cancelled it"
     if integer(run.row.get("exit_code")) or run.state == "LAUNCH_FAILED":
@@ -84,7 +90,7 @@ def may_be_taken_off(run: Run, end: Fact) -> bool:
     if end.kind != RUN_CANCELLED.name:
         return not integer(run.row.get("exit_code"))
     who = [run.row.get("cancelled_by"), *(e.entities.get("uid") for e in end.events)]
-    return any(one not in (None, "") and not is_own(run, str(one)) for one in who)
+    return any(is_others(run, str(one)) for one in who if one is not None)
 
 
 def taken_off(world: World, fault: Fact, run: Run, end: Fact) -> str | None:

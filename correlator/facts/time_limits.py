@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from typing import TypedDict
 
-from correlator.facts.control import is_own
+from correlator.facts.control import is_others, is_own
 from correlator.facts.world import World
 from correlator.model.kinds import Cause, Kind
 from correlator.model.nouns import Fact, Run
@@ -100,12 +100,6 @@ def _asked_for(run: Run) -> float | None:
     return None
 
 
-def _is_others(run: Run, uid: str | None) -> bool:
-    """Did certainly somebody else ask for it? Root is nobody's own user."""
-    known = run.row.get("uid") is not None
-    return uid is not None and (uid == "0" or known) and not is_own(run, uid)
-
-
 def name_of(run: Run, uid: str | None) -> str:
     """Who asked for a change, in words."""
     if uid is None:
@@ -123,7 +117,7 @@ def shortened(world: World) -> list[Fact]:
     facts = []
     for run in world.timed_out:
         change = change_of(world, run)
-        if change is None or not _is_others(run, change.uid) or not change.shortened(run):
+        if change is None or not is_others(run, change.uid) or not change.shortened(run):
             continue
         attrs: ShortenedLimit = {
             "before": None if change.before is None else limit_words(change.before),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from correlator.facts.control import CONTROLLER_RESTART, USER_CANCEL, is_own
+from correlator.facts.control import CONTROLLER_RESTART, ROOT, USER_CANCEL, is_own
 from correlator.facts.world import World
 from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
 from correlator.model.attributes import BY_CONTROLLER, UID
@@ -21,8 +21,6 @@ LAUNCHES_WITHIN_S = 60.0
 KNOWN_SURE, ROOT_SURE, ROOT_OR_SLURMD_SURE = 0.97, 0.9, 0.55
 #: It is known that no person asked for it, and not what slurmctld did.
 BY_SLURMCTLD_SURE = 0.6
-
-ROOT = frozenset({"0", "root"})
 
 
 def requester(run: Run, orders: Iterable[Fact]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import chain
 
 from correlator.evidence.chains import Chain
-from correlator.facts.control import PROLOG_FAILURE, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
+from correlator.facts.control import PROLOG_FAILURE, ROOT, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
 from correlator.facts.environment.kinds import NODE_ENVIRONMENT
 from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import BATCH_LOST, RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
@@ -20,7 +20,7 @@ from correlator.facts.world import World
 from correlator.model.attributes import MEMORY, MEMORY_AGO, RATIO, UID
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts import stated_ends
-from correlator.verdicts.cancellations import ROOT, cancelled, given_up, named, requester
+from correlator.verdicts.cancellations import cancelled, given_up, named, requester
 from correlator.verdicts.still_runs import SLOWED_SURE, stood_still
 from correlator.verdicts.wanted_nodes import out_of_service
 from parsers.documents.fields import integer

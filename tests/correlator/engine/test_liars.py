@@ -58,6 +58,7 @@ ALL: dict[str, list[Path]] = {
     "third party": sorted((CAPTURES / "third").glob("*.tar.xz")),
     "fourth party": sorted((CAPTURES / "fourth").glob("*.tar.xz")),
     "fifth party": sorted((CAPTURES / "fifth").glob("*.tar.xz")),
+    "sixth party": sorted((CAPTURES / "sixth").glob("*.tar.xz")),
 }
 #: Of this kind, and of one tree in eight of each other kind, the lies are read together with what is true. Of the others
 #: they are read after it, into the same store: the truth is read once.

@@ -71,6 +71,7 @@ OWN_ORDER = event(
 #: What does not lead from the fault to the end.
 OTHERWISE = {
     "its own user's": ([fault(), *drained()], cancelled("1007")),
+    "a number's, which may be its user's": ([fault(), *drained()], cancelled("1210", uid=None, user="joana")),
     "its own user's, and requeued": ([fault(), *drained(), OWN_ORDER, requeuing()], requeued()),
     "a healthy node": (drained("replace psu2"), cancelled("0")),
     "a healthy node, its reason names a gpu": (drained(), cancelled("0")),
