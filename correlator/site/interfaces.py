@@ -32,8 +32,9 @@ _FAST_PORT = re.compile(r"en[psx]\w*np\d+", re.IGNORECASE)
 #: Interfaces that container engines, virtual machines and tunnels make: Docker, Podman, LXD, libvirt, CNI's plugins, WireGuard, the
 #: kernel's own. Bridges by Docker's number only: a site's own bridge may hold a cable. Bonds, teams and VLANs hold one.
 _WITHOUT_CABLE = re.compile(
-    r"(?:docker\d+|docker_gwbridge|br-[0-9a-f]{12}|veth\w+|virbr\d+(?:-nic)?|vnet\d+|lxc\w+|lxdbr\d+|podman\d+|cni(?:-?\w+)?\d+|nerdctl\d+|flannel[.\w]*"
-    r"|cali\w+|cilium_\w+|weave|kube-(?:ipvs|bridge)\d*|nodelocaldns|vxlan[.\w]*|geneve\w*|gre(?:tap)?\d+|sit\d+|ip6?tnl\d+|tun\d+|tap\w+|wg\d+|tailscale\d+|dummy\d+|ifb\d+|lo)"
+    r"(?:docker\d+|docker_gwbridge|br-[0-9a-f]{12}|veth\w+|virbr\d+(?:-nic)?|vnet\d+|lxc\w+|lxdbr\d+|podman\d+|cni(?:-?\w+)?\d+|nerdctl\d+|flannel[.\w-]*|cali\w+|tunl\d+"
+    r"|cilium_\w+|weave|kube-(?:ipvs|bridge)\d*|nodelocaldns|antrea-\w+|ovs-system|br-(?:int|tun)|genev_sys_\d+|vxlan[.\w-]*|geneve\w*|gre(?:tap)?\d+|sit\d+|ip6?tnl\d+"
+    r"|tun\d+|tap\w+|macv(?:lan|tap)\d+|wg[\d-]\S*|tailscale\d+|dummy\d+|ifb\d+|lo)"
 )  # fmt: skip
 
 #: Drivers of adapters of 1 Gb/s, or of virtual machines: never a fabric's.

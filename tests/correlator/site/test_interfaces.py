@@ -43,6 +43,7 @@ def test_a_sites_word_settles_it() -> None:
 @pytest.mark.parametrize(("device", "expected"), [
     ("docker0", True), ("br-0123456789ab", True), ("veth4f2a1c9", True), ("virbr0", True), ("cni0", True), ("cni-podman0", True),
     ("flannel.1", True), ("cali12ab34cd56e", True), ("tun0", True), ("lo", True), ("wg0", True),
+    ("wg-mgmt", True), ("tunl0", True), ("vxlan-v6.calico", True), ("genev_sys_6081", True), ("br-int", True), ("antrea-gw0", True), ("macvlan0", True),
     ("eth0", False), ("br0", False), ("bond0", False), ("ib0", False), ("hsn0", False), ("enp1s0", False), ("team0", False),
     ("lan1", False), ("vlan10", False), ("bond0.100", False), ("lo1", False), ("mlx5_0", False), ("eno1np0", False),
 ])  # fmt: skip
