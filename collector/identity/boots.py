@@ -7,7 +7,8 @@ The ring buffer's lines are the kernel's own, and count as that wherever they ar
 line of the kernel's with an uptime into its syslog, which would be another boot. So a boot is known from lines that no
 user can have written, and from what Slurm or an agent reports. Otherwise it is known from copies: a line with the uptime of
 one that waits is the same line, and the first copy of it has the right time, since no line can be repeated before it
-was written. Of a file whose copies show several boots, the one counts that most of them show. Without any, its lines wait.
+was written. A file to which the rings of several boots were appended begins a new part where uptimes begin anew. If the
+copies of a part show several boots, the one counts that most of them show. Without any, its lines wait.
 """
 
 from __future__ import annotations
@@ -25,11 +26,14 @@ from store.functions import PLACE
 from store.questions import settling
 from store.tables import LOGS
 
-#: A cluster and a host; and a file of it.
+#: A cluster and a host; and a file of it, and which part of that.
 Machine = tuple[Any, Any]
-Ring = tuple[Any, Any, Any]
+Ring = tuple[Any, Any, Any, Any]
 _MACHINE = ("cluster", "host")
-_RING = (*_MACHINE, "file")
+_FILE = (*_MACHINE, "file")
+_RING = (*_FILE, "part")
+#: Processors write to the ring at the same time; uptimes that fall by more belong to another boot (seconds).
+_BEGINS_ANEW_S = 5.0
 #: The resolution (microseconds) of a time whose line does not give one.
 _COARSE = 10**6
 #: A line may give any number. Three centuries (seconds): no machine has run for longer. Boots are from 1970 on, and before
@@ -51,7 +55,7 @@ def settle(store: Door) -> None:
     hosts = _hosts([machine for machine in waiting if boots.get(machine) or machine in maybe])
     if not hosts:
         return
-    lines = store.ask_frame(settling.lines_with_uptime_only(hosts))
+    lines = with_parts(store.ask_frame(settling.lines_with_uptime_only(hosts)))
     known = boots_of_rings(lines, boots, by_lines)
     times = times_of(lines, known, store.ask_frame(settling.last_lines_of_hosts(hosts)))
     if times.height:
@@ -77,6 +81,14 @@ def boots_of(by_lines: pl.DataFrame, reported: pl.DataFrame) -> dict[Machine, li
     return {machine: sorted(known) for machine, known in boots.items()}
 
 
+def with_parts(waiting: pl.DataFrame) -> pl.DataFrame:
+    """The waiting lines with the number of their ``part``: a file's first boot, its second... What came over a network has no
+    order and one part."""
+    ordered = waiting.sort(*_FILE, "line", nulls_last=True, maintain_order=True)
+    begins = (pl.col("uptime").diff() < -_BEGINS_ANEW_S) & pl.col("line").is_not_null()
+    return ordered.with_columns(begins.fill_null(False).cum_sum().over(_FILE).alias("part"))
+
+
 def boots_of_rings(
     waiting: pl.DataFrame, boots: Mapping[Machine, Sequence[float]], by_lines: pl.DataFrame
 ) -> dict[Ring, list[float]]:
@@ -85,16 +97,16 @@ def boots_of_rings(
     exact = set(by_lines.filter(_SURE).select(*_MACHINE).unique().rows())
     copies = _copies(waiting, by_lines.filter(~_SURE))
     found: dict[Ring, list[float]] = {}
-    for cluster, host, file in waiting.select(*_RING).unique().iter_rows():
-        machine, copied = (cluster, host), copies.get((cluster, host, file), [])
+    for ring in waiting.select(*_RING).unique().iter_rows():
+        machine, copied = (ring[0], ring[1]), copies.get(ring, [])
         sure = boots.get(machine, ())
         if machine in exact:
-            found[cluster, host, file] = list(sure)
+            found[ring] = list(sure)
         elif sure:  # a reported boot is known to some seconds, and a copy gives it exactly
             near = [[c for c in copied if is_same_boot(c, boot)] or [boot] for boot in sure]
-            found[cluster, host, file] = sorted({boot for some in near for boot in some})
+            found[ring] = sorted({boot for some in near for boot in some})
         else:
-            found[cluster, host, file] = max(_groups(copied), key=len, default=[])
+            found[ring] = max(_groups(copied), key=len, default=[])
     return found
 
 
@@ -104,7 +116,7 @@ def _copies(waiting: pl.DataFrame, open_lines: pl.DataFrame) -> dict[Ring, list[
     stamped = _finest(open_lines.filter(pl.col("boot").is_between(0.0, _LAST_BOOT_S)))
     first = stamped.group_by(*_MACHINE, "uptime").agg(pl.col("boot").min())
     both = uptimes.join(first, on=[*_MACHINE, "uptime"], nulls_equal=True).group_by(_RING).agg(pl.col("boot").sort())
-    return {(row["cluster"], row["host"], row["file"]): row["boot"] for row in both.iter_rows(named=True)}
+    return {tuple(row[name] for name in _RING): row["boot"] for row in both.iter_rows(named=True)}
 
 
 def _groups(boots: Sequence[float]) -> list[list[float]]:
@@ -130,12 +142,10 @@ def times_of(waiting: pl.DataFrame, boots: Mapping[Ring, Sequence[float]], last:
     median."""
     latest = {(cluster, host): time for cluster, host, time in last.select(*_MACHINE, "last").iter_rows()}
     found = [_BEFORE_ANY]
-    for (cluster, host, file), lines in waiting.filter(pl.col("uptime").is_between(0.0, _LONGEST_UPTIME_S)).group_by(
-        _RING
-    ):
-        known = np.array(boots.get((cluster, host, file), ()), np.float64)
+    for ring, lines in waiting.filter(pl.col("uptime").is_between(0.0, _LONGEST_UPTIME_S)).group_by(_RING):
+        known = np.array(boots.get(ring, ()), np.float64)
         uptimes = lines["uptime"].to_numpy()
-        fitting = np.searchsorted(known, latest.get((cluster, host), np.inf) + SAME_BOOT_S - uptimes, "right")
+        fitting = np.searchsorted(known, latest.get(ring[:2], np.inf) + SAME_BOOT_S - uptimes, "right")
         lines, uptimes, fitting = lines.filter(fitting > 0), uptimes[fitting > 0], fitting[fitting > 0]
         first = np.searchsorted(known, known[fitting - 1] - SAME_BOOT_S, "left")
         at = known[first + (fitting - first) // 2] + uptimes

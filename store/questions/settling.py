@@ -89,12 +89,12 @@ def machines_with_uptime_only() -> Select[Any]:
 
 
 def lines_with_uptime_only(hosts: Sequence[str | None]) -> Select[Any]:
-    """Lines of these hosts without a time that give the machine's uptime: their ``place``, ``cluster``, ``host``, ``file``
-    and ``uptime`` (seconds)."""
+    """Lines of these hosts without a time that give the machine's uptime: their ``place``, ``cluster``, ``host``, ``file``,
+    ``line`` and ``uptime`` (seconds)."""
     line = LOGS.c
-    return select(row_place(LOGS).label(PLACE), line.cluster, line.host, line.file, _UPTIME.label("uptime")).where(
-        _ONLY_UPTIME, _of_hosts(hosts)
-    )
+    return select(
+        row_place(LOGS).label(PLACE), line.cluster, line.host, line.file, line.line, _UPTIME.label("uptime")
+    ).where(_ONLY_UPTIME, _of_hosts(hosts))
 
 
 def boots_by_lines(hosts: Sequence[str | None]) -> Select[Any]:

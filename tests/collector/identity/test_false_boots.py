@@ -78,3 +78,12 @@ def test_each_file_of_a_ring_has_its_own_boot(tmp_path: Path) -> None:
     found = placed(tmp_path, [copy, *COPIES, LATER], more={"hosts/gpu03/dmesg.0": [before]})
     assert sorted(t for t in found if t is not None)[0] == datetime(2026, 11, 30, 8, 33, 20, 200)
     assert set(AT) <= set(found)
+
+
+def test_a_file_with_the_rings_of_two_boots_has_a_boot_for_each(tmp_path: Path) -> None:
+    """All lines counted as of the boot with the most copies, and what was left over got its own at the next look only."""
+    second = "[   77.000100] Kernel panic - not syncing: Fatal exception"
+    again = f"2026-11-30T15:01:17.000200+00:00 gpu03 kernel: {second}"
+    ring = [*RING[:2], second, f"[   78.000100] {XID}"]
+    found = placed(tmp_path, [*COPIES, again, LATER], more={"hosts/gpu03/dmesg.log": ring})
+    assert found == [*AT, datetime(2026, 11, 30, 15, 1, 17, 200), datetime(2026, 11, 30, 15, 1, 18, 200)]

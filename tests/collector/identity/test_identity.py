@@ -77,6 +77,7 @@ ROWS = {
     "cluster": pl.String,
     "host": pl.String,
     "file": pl.String,
+    "part": pl.Int64,
     "boot": pl.Float64,
     "resolution_us": pl.Int64,
     PLACE: pl.Int64,
@@ -112,10 +113,10 @@ def test_when_a_machine_booted(
 def test_the_boot_that_a_line_belongs_to(
     known: list[float], uptime: float | None, last: float | None, at: float | None
 ) -> None:
-    waiting = [{PLACE: 7, "cluster": None, "host": "n1", "file": "dmesg", "uptime": uptime}]
+    waiting = [{PLACE: 7, "cluster": None, "host": "n1", "file": "dmesg", "part": 0, "uptime": uptime}]
     lines = [] if last is None else [{"cluster": None, "host": "n1", "last": last}]
     expected = [] if at is None else [(7, T0 + timedelta(seconds=at))]
-    assert boots.times_of(rows(waiting), {(None, "n1", "dmesg"): known}, rows(lines)).rows() == expected
+    assert boots.times_of(rows(waiting), {(None, "n1", "dmesg", 0): known}, rows(lines)).rows() == expected
 
 
 @given(
@@ -127,9 +128,9 @@ def test_the_boot_that_a_line_belongs_to(
 @settings(max_examples=examples(20), deadline=None)
 def test_the_order_of_lines_does_not_matter_for_their_boot(lines: list[dict[str, Any]]) -> None:
     known = boots.boots_of(rows(lines), rows([]))
-    waiting = [{PLACE: 1, "cluster": None, "host": "n1", "file": "dmesg", "uptime": 10.0}]
+    waiting = [{PLACE: 1, "cluster": None, "host": "n1", "file": "dmesg", "part": 0, "uptime": 10.0}]
     last = [{"cluster": None, "host": "n1", "last": EPOCH + 600.0}]
-    of_ring = {(None, "n1", "dmesg"): known[None, "n1"]}
+    of_ring = {(None, "n1", "dmesg", 0): known[None, "n1"]}
     assert boots.times_of(rows(waiting), of_ring, rows(last)).rows() == [(1, T0 + timedelta(seconds=11.5))]
 
 
