@@ -19,6 +19,7 @@ from store import compact, open_compacted, open_store
 from store.duckdb import compacting, copies
 from store.duckdb.store import DuckStore
 from store.errors import StoreError, StoreHeld
+from tests.store.duckdb.killing import KILLING
 from tests.store.duckdb.test_filtered_segments import ordered
 from tests.store.holder import held
 
@@ -162,7 +163,8 @@ def test_a_store_that_another_process_writes_is_left_alone(folder: Path, monkeyp
         assert store.fact("late") == "kept"
 
 
-KILLED = """
+KILLED = (
+    """
 import os, signal, sys
 from pathlib import Path
 from store import compact
@@ -170,17 +172,13 @@ from store.duckdb import compacting
 where, when, after = sys.argv[2], int(sys.argv[3]), sys.argv[4] == "after"
 owner = compacting if hasattr(compacting, where) else Path
 real, calls = getattr(owner, where), []
-def killing(*args, **more):
-    calls.append(1)
-    if len(calls) == when and not after:
-        os.kill(os.getpid(), signal.SIGKILL)
-    found = real(*args, **more)
-    if len(calls) == when:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return found
+"""
+    + KILLING
+    + """
 setattr(owner, where, killing)
 compact(Path(sys.argv[1]))
 """
+)
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from store.duckdb.store import DuckStore
 from store.errors import StoreError
 from store.line_order import SEGMENT_ROWS
 from store.tables import LOGS
+from tests.store.duckdb.killing import KILLING
 from tests.store.duckdb.test_compacting import content
 from tests.store.duckdb.test_filtered_segments import ordered
 
@@ -266,7 +267,8 @@ def test_what_is_moved_ends_at_the_first_piece_that_stays_or_does_not_fit_before
     assert len(_chosen(file(10_001, 3_000), many) or ()) == shrinking.MOST_BYTES // 262_144 // 30
 
 
-KILLED = """
+KILLED = (
+    """
 import os, signal, sys
 from pathlib import Path
 from store.duckdb import shrinking
@@ -274,18 +276,14 @@ from store.duckdb.store import DuckStore
 where, when, after = sys.argv[2], int(sys.argv[3]), sys.argv[4] == "after"
 owner = DuckStore if hasattr(DuckStore, where) else shrinking
 real, calls = getattr(owner, where), []
-def killing(*args, **more):
-    calls.append(1)
-    if len(calls) == when and not after:
-        os.kill(os.getpid(), signal.SIGKILL)
-    found = real(*args, **more)
-    if len(calls) == when:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return found
+"""
+    + KILLING
+    + """
 with DuckStore(Path(sys.argv[1])) as store:
     setattr(owner, where, killing)
     store.shrink(share=0.1)
 """
+)
 
 
 @pytest.mark.parametrize(
