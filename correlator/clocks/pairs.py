@@ -134,8 +134,8 @@ def _allocations(allocations: Sequence[Event], starts: Sequence[Event], begun: B
     for event in allocations:
         if event.source == "slurmctld" and event.job_id is not None:
             found.setdefault(event.job_id, (event.time, 0.0))
-    untold = {e.job_id for e in starts if e.job_id is not None} - found.keys()
-    return found | {job: (at, WHOLE_S) for job, at in begun(untold).items()} if untold else found
+    unknown = {e.job_id for e in starts if e.job_id is not None} - found.keys()
+    return found | {job: (at, WHOLE_S) for job, at in begun(unknown).items()} if unknown else found
 
 
 def _log_ahead(

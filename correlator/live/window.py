@@ -426,8 +426,8 @@ class Window:
             event = self.known.events[place]
             if self._placed(event):
                 found[event.id] = event
-        untold = self.change.jobs
-        return [e for e in found.values() if e.time < self.since or (self._placed(e) and e.job_id not in untold)]
+        read_again = self.change.jobs
+        return [e for e in found.values() if e.time < self.since or (self._placed(e) and e.job_id not in read_again)]
 
     def _placed(self, event: Event) -> bool:
         """Is it output without a timestamp, which a query by time does not find?

@@ -85,7 +85,7 @@ def told(sending: Sending, *words: str) -> None:
     missing: dict[str, Any] = {"nothing": "asked"}
     while missing and time.monotonic() < end:
         try:
-            missing = _untold(sending, words)
+            missing = _not_reported(sending, words)
         except (OSError, http.client.HTTPException) as error:
             missing = {"answer": repr(error)}
         if missing:
@@ -93,7 +93,7 @@ def told(sending: Sending, *words: str) -> None:
     assert not missing, missing
 
 
-def _untold(sending: Sending, words: tuple[str, ...]) -> dict[str, Any]:
+def _not_reported(sending: Sending, words: tuple[str, ...]) -> dict[str, Any]:
     missing: dict[str, Any] = {}
     status, body, headers = sending.ask("GET", "/readyz", Accept="application/json")
     text = body.decode()
