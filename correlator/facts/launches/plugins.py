@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from correlator.facts.jobs.lines import of_run
-from correlator.facts.launches.bursts import bursts
 from correlator.facts.launches.kinds import PLUGIN_FAILURE, PluginFailure
 from correlator.facts.world import World
 from correlator.model.daemon_words import HEAD
@@ -24,54 +23,48 @@ _DAEMONS = ("slurmd", "slurmstepd")
 _FAILED = re.compile(rf"{HEAD}(?:exiting abnormally: )?Plugin (?P<stack>stack )?initialization failed\b")
 _MISSING = re.compile(rf"{HEAD}\S+:\d+: (?P<why>Failed to load plugin \S+?)\. Aborting")
 
+#: Steps that failed within one such part of the hour (seconds) are one failure: their runs may wait for half an hour, and must lie
+#: within the window of edge E79.
+_PART_S = 300.0
+
 
 def plugin_failures(world: World) -> list[Fact]:
     """``plugin.failure`` per node: steps that could not be started, and the runs that they are of."""
-    found: defaultdict[str, list[Event]] = defaultdict(list)
+    of_runs: defaultdict[tuple[str, str], list[Event]] = defaultdict(list)
     for event in world.kinds("slurm.node_error"):
-        if event.source not in _DAEMONS or not event.own or event.job_id is None or not event.host:
+        if event.job_id is None or not event.host or not _is_about_plugins(event):
             continue
-        if _MISSING.search(event.message) or _FAILED.search(event.message):
-            found[event.host].append(event)
+        for run in world.runs_of_job.get(event.job_id, ()):
+            if of_run(run, [event]) and (not run.nodes or event.host in run.nodes):
+                of_runs[event.host, run.key].append(event)
+    failures: defaultdict[tuple[str, float], dict[str, list[Event]]] = defaultdict(dict)
+    for (host, key), lines in of_runs.items():
+        for line in lines if _is_nodes(lines) else ():  # a script may try again for hours
+            failures[host, line.time // _PART_S].setdefault(key, []).append(line)
     facts = []
-    for host, lines in sorted(found.items()):
-        for burst in bursts(lines, lambda line: line.time):
-            of_node = [line for some in _by_job(burst).values() if _is_nodes(some) for line in some]
-            runs = {
-                run.key for event in of_node for run in world.runs_of_job.get(event.job_id or -1, ())
-                if of_run(run, [event]) and (not run.nodes or host in run.nodes)
-            }  # fmt: skip
-            if not runs:
-                continue
-            named = (match["why"] for line in of_node if (match := _MISSING.search(line.message)))
-            attrs: PluginFailure = {"why": next(named, "Plugin initialization failed"), "runs": sorted(runs)}
-            events = in_order(of_node)
-            facts.append(
-                PLUGIN_FAILURE.fact(
-                    events[0].time, events[-1].time, events[0].sigma, host, attrs=attrs, events=events[:50]
-                )
-            )
+    for (host, _), runs in sorted(failures.items()):
+        found = in_order(*runs.values())
+        named = (match["why"] for line in found if (match := _MISSING.search(line.message)))
+        attrs: PluginFailure = {"why": next(named, "Plugin initialization failed"), "runs": sorted(runs)}
+        facts.append(
+            PLUGIN_FAILURE.fact(found[0].time, found[-1].time, found[0].sigma, host, attrs=attrs, events=found[:50])
+        )
     return facts
 
 
 def refused(world: World, run: Run) -> list[Event]:
     """Lines of the run's nodes that the plugins of one of its steps could not be set up, where they do not show what the node
     lacks."""
-    lines = [
-        e for e in of_run(run, world.by_job.get(run.job_id, ()))
-        if e.kind == "slurm.node_error" and e.source in _DAEMONS and e.own and (_FAILED.search(e.message) or _MISSING.search(e.message))
-    ]  # fmt: skip
     on_hosts: defaultdict[str | None, list[Event]] = defaultdict(list)
-    for line in lines:
-        on_hosts[line.host].append(line)
+    for event in of_run(run, world.by_job.get(run.job_id, ())):
+        if event.kind == "slurm.node_error" and _is_about_plugins(event):
+            on_hosts[event.host].append(event)
     return [e for some in on_hosts.values() if not _is_nodes(some) for e in some if _FAILED.search(e.message)]
 
 
-def _by_job(lines: Iterable[Event]) -> dict[int | None, list[Event]]:
-    found: defaultdict[int | None, list[Event]] = defaultdict(list)
-    for line in lines:
-        found[line.job_id].append(line)
-    return found
+def _is_about_plugins(event: Event) -> bool:
+    is_own = event.source in _DAEMONS and event.own
+    return is_own and (_FAILED.search(event.message) or _MISSING.search(event.message)) is not None
 
 
 def _is_nodes(lines: Sequence[Event]) -> bool:

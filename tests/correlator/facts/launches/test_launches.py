@@ -120,6 +120,16 @@ SITUATIONS = [
         ["0s gpu02 slurmd: [{0}.0] error: spank: Unable to get remote options from environment", "0s gpu02 slurmd: [{0}.0] error: Plugin stack initialization failed.", NO_PLUGIN[1].format("{0}")],
         (peers(),), (UNKNOWN,), not_told=(PLUGINS[1],),
     ),
+    heard(
+        "a node lacks a plugin for many, and the last waits for half an hour",
+        [*(line.format(f"{{{n}}}").replace("0s", f"{200 * n}s", 1) for n in range(7) for line in NO_PLUGIN), *(line.format("{7}").replace("0s", "1251s", 1) for line in NO_PLUGIN)],
+        (*(ended(nodes="gpu02", start=f"{200 * n - 1}s", end=f"{200 * n + 1}s", user="ada") for n in range(7)), ended(nodes="gpu[01-02]", start="1250s", end="3050s", user="bob")),
+        (PLUGINS,) * 8,
+    ),
+    heard(
+        "a script tries again for an hour on a node that lacks a plugin",
+        [line.format("{0}").replace("0s", at, 1) for at in ("0s", "1h") for line in NO_PLUGIN], (ended(nodes="gpu02", start="-1s", end="3602s", user="ada"),), (PLUGINS,),
+    ),
     heard("two users' steps find no control groups", [NO_PLUGIN[1].format("{0}"), NO_PLUGIN[1].format("{1}")], (peers(), peers()), (PLUGINS, PLUGINS)),
     *(
         heard(
