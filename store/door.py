@@ -339,6 +339,7 @@ class Door(Asks, Protocol):
     def shrink(self, *, share: float) -> int:
         """Gives the free part of the data files back to the disk, if it is at least this share of them; returns how many
         bytes. Rows stay as they are; other writers wait for half a second at a time. Cheap if there is nothing to do.
+        Raises ``StoreError``, also while a copy is made or days are closed: it does not wait for these.
         Call it where nobody remembers the places of lines (``store.functions.row_place``) meanwhile."""
 
     def release_memory(self) -> None:

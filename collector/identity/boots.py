@@ -21,7 +21,7 @@ import polars as pl
 
 from parsers.writers import NO_USERS
 from store.boots import SAME_BOOT_S, is_same_boot
-from store.door import Door
+from store.door import Door, Writer
 from store.functions import PLACE
 from store.questions import settling
 from store.tables import LOGS
@@ -55,13 +55,17 @@ def settle(store: Door) -> None:
     hosts = _hosts([machine for machine in waiting if boots.get(machine) or machine in maybe])
     if not hosts:
         return
-    lines = with_parts(store.ask_frame(settling.lines_with_uptime_only(hosts)))
-    known = boots_of_rings(lines, boots, by_lines)
-    times = times_of(lines, known, store.ask_frame(settling.last_lines_of_hosts(hosts)))
-    if times.height:
-        settled = times.with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(10_000, pl.Int64))
+    last = store.ask_frame(settling.last_lines_of_hosts(hosts))
+
+    def settled(asked: Door | Writer) -> pl.DataFrame:
+        lines = with_parts(asked.ask_frame(settling.lines_with_uptime_only(hosts)))
+        times = times_of(lines, boots_of_rings(lines, boots, by_lines), last)
+        return times.with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(10_000, pl.Int64))
+
+    if settled(store).height:
         with store.write() as writer:
-            writer.amend_by(LOGS, (PLACE,), settled)
+            # Asked once more: a checkpoint, which another thread's commit may write, gives lines other places.
+            writer.amend_by(LOGS, (PLACE,), settled(writer))
 
 
 def _hosts(machines: Sequence[Machine]) -> list[str | None]:

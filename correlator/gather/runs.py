@@ -35,7 +35,7 @@ from correlator.gather.run_endings import (
     of_unknown_runs,
     with_last_words,
 )
-from correlator.gather.runs_fast import ACCOUNTING, EMPTY, KEPT, LAUNCH_GIVEN_UP, NOTHING, plain_runs, stated_rows
+from correlator.gather.runs_fast import ACCOUNTING, EMPTY, KEPT, NOTHING, is_given_up, plain_runs, stated_rows
 from correlator.gather.standing import Controllers
 from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event, Run
@@ -328,7 +328,7 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
                 row is not None
                 and event.source == "slurmd"
                 and row["state"] == "RUNNING"
-                and LAUNCH_GIVEN_UP in event.message
+                and is_given_up(event.message)
             ):
                 row["state"], row["end"], row["cancelled_by"] = "CANCELLED", moment_of(event.time), "0"
             continue

@@ -7,6 +7,7 @@ would give the same result row by row, in five times the time.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from functools import cache
 from itertools import accumulate, groupby, pairwise
@@ -17,6 +18,7 @@ from typing import Any
 import polars as pl
 
 from correlator.gather.events import shared
+from correlator.model.daemon_words import HEAD
 from correlator.model.moments import all_seconds
 from correlator.model.nouns import Event, Run
 from parsers.job_states import OPEN
@@ -32,7 +34,8 @@ KEPT = (
 ACCOUNTING = ("sacct", "sacct_json", "slurmrestd", "jobcomp", "scontrol", "squeue")
 
 #: slurmd's last line about a job whose prolog failed and that may not be requeued (slurm src/slurmd/slurmd/req.c).
-LAUNCH_GIVEN_UP = "not able to requeue it, cancelling job"
+_GIVEN_UP = "not able to requeue it, cancelling job"
+_GIVEN_UP_WORDS = re.compile(rf"{HEAD}(?i:could not launch job(?:id=| ))\S+ and {_GIVEN_UP}")
 
 #: No prepared runs.
 EMPTY: Mapping[int, Run] = MappingProxyType({})
@@ -111,9 +114,14 @@ def _allocations(events: Iterable[Event]) -> tuple[dict[int, float], set[int], s
             if "array_job_id" in event.entities or "array_task" in event.entities:
                 tasks.add(job)
             started[job] = event.time
-        elif event.source == "slurmd" and LAUNCH_GIVEN_UP in event.message and event.job_id is not None:
+        elif event.source == "slurmd" and event.job_id is not None and is_given_up(event.message):
             doubtful.add(event.job_id)
     return started, tasks, doubtful
+
+
+def is_given_up(message: str) -> bool:
+    """Is it slurmd's line that it cancels a job which it could not launch?"""
+    return _GIVEN_UP in message and _GIVEN_UP_WORDS.search(message) is not None
 
 
 def _runs(rows: pl.DataFrame) -> list[Run]:

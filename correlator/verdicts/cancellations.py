@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from correlator.facts.control import CONTROLLER_RESTART, ROOT, USER_CANCEL, is_own
 from correlator.facts.world import World
-from correlator.gather.runs_fast import LAUNCH_GIVEN_UP
+from correlator.gather.runs_fast import is_given_up
 from correlator.model.attributes import BY_CONTROLLER, UID
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.burst_buffers import unready
@@ -199,5 +199,5 @@ def given_up(world: World, run: Run) -> list[Event]:
     """slurmd's lines about a failed launch after which it cancelled the run itself, as root; the last line says so."""
     lines = [e for e in world.by_job.get(run.job_id, ()) if e.source in ("slurmd", "slurmstepd") and e.kind == "slurm.node_error"
              and run.start is not None and run.start - 5 <= e.time <= (run.end or e.time) + 5]  # fmt: skip
-    given_up = [e for e in lines if LAUNCH_GIVEN_UP in e.message]
+    given_up = [e for e in lines if is_given_up(e.message)]
     return [*(e for e in lines if e.time <= given_up[0].time and e not in given_up), *given_up] if given_up else []

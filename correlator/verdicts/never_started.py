@@ -10,6 +10,7 @@ import re
 from posixpath import dirname
 
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_REQUEUED
+from correlator.facts.launches import plugins
 from correlator.facts.launches.bursts import SAME_FAILURE_S
 from correlator.facts.launches.detector import (
     ABSENT,
@@ -24,7 +25,7 @@ from correlator.facts.launches.detector import (
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP, LAUNCH_UNOPENED
 from correlator.facts.output_hardware import file_system
 from correlator.facts.world import World
-from correlator.model.attributes import OPENED, OUTPUT, PATH, SIGNAL, STARTED, WHY
+from correlator.model.attributes import OPENED, OUTPUT, PATH, SIGNAL, STARTED, WHY, WORDS
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.cancellations import given_up
 from correlator.verdicts.verdict import Explanation, Verdict
@@ -66,7 +67,15 @@ def explained(world: World, run: Run, end: Fact) -> Explanation | None:
         where = f" on {fold(run.nodes)}" if run.nodes else ""
         reason = f"its program never started: Slurm could not set up its input and output{where}; which file, and why, slurmd's log there tells, which was not collected"
         return Explanation("unknown", reason, [], UNKNOWN_SURE)
+    if not end.attrs[WORDS]["own"] and (lines := _refused_by_plugins(world, run, end)):
+        also = "nothing that was collected tells whether the node lacks something, or whether a plugin of the site's refused what the job asked for"
+        reason = f"one of its steps never started on {lines[0].host}: {lines[0].message.rstrip('.')}; {also}"
+        return Explanation("unknown", reason, lines[:5], UNKNOWN_SURE)
     return None
+
+
+def _refused_by_plugins(world: World, run: Run, end: Fact) -> list[Event]:
+    return [line for line in plugins.refused(world, run) if end.start - line.time <= OUTLIVED_S]
 
 
 def _given_up_lines(world: World, run: Run, end: Fact) -> list[Event]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from correlator.evidence.weigh import LEAK
-from correlator.facts.environment.symptoms import signature_of
+from correlator.facts.environment.symptoms import signature_of, symptom_of
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
-from correlator.facts.jobs.output import is_out_of_step
+from correlator.facts.jobs.output import is_out_of_step, is_wait
 from correlator.facts.storage import deadline_by_any
 from correlator.facts.world import World
 from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
@@ -75,8 +75,10 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("unknown", NETWORK_WORDS, reason, lines, 0.6, explains=True)
     if words["own"] and not peers_first(words):
         reason, sure = f"its own output says: {quoted(words['own'][0])}", OWN_SURE
-        if (signature := signature_of(end)) is not None and (shared := signature.symptom.shared_out):
-            reason += f"; whether it had used up {shared} itself or others had, nothing that was collected tells"
+        if (lacked := _lacked(words["own"], end)) is not None:
+            line, shared = lacked
+            also = "" if line is words["own"][0] else f", and later: {quoted(line)}"
+            reason += f"{also}; whether it had used up {shared} itself or others had, nothing that was collected tells"
             sure = SHARED_SURE
         weight = NETWORK_WORDS if deadline_by_any(world, run, end) else OWN_WORDS
         return Own("app.error", weight, reason, words["own"][:5], sure, explains=True)
@@ -102,10 +104,21 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
     return Own(category, OWN_EXIT, reason, lines, sure)
 
 
+def _lacked(own: list[Event], end: Fact) -> tuple[Event, str] | None:
+    """The line of a program's first or last error by which it lacked what others use up as well, and what that is."""
+    signature = signature_of(end)
+    for line in (own[0], None if signature is None else signature.event):
+        if line is not None and (found := symptom_of(line.message)) is not None and found[0].shared_out:
+            return line, found[0].shared_out
+    return None
+
+
 def peers_first(words: dict[str, list[Event]]) -> bool:
     """Did the run lose its peers before its own error? Then the error follows from their loss. Ranks that called different collectives
-    wait first, and torch reports that later."""
-    return not any(is_out_of_step(event.message) for event in words["own"]) and _peers_before(words, "own")
+    wait first, and torch reports that later. But a rank that lost its peers leaves the others' order, too."""
+    if any(is_out_of_step(event.message) for event in words["own"]):
+        words = {**words, "peers": [event for event in words["peers"] if not is_wait(event)]}
+    return _peers_before(words, "own")
 
 
 def _peers_before(words: dict[str, list[Event]], kind: str) -> bool:

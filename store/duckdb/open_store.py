@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import abstractmethod
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -25,8 +26,8 @@ class OpenStore(Asks):
     #: The folder of the store; None in memory.
     folder: Path | None
     read_only: bool
-    #: Held while days are closed or dropped: one at a time.
-    upkeep: AbstractContextManager[bool]
+    #: Held while days are closed or dropped, a copy is made, or the file shrinks: one at a time.
+    upkeep: threading.RLock
     #: The connection that opened the database.
     _connection: duckdb.DuckDBPyConnection
 

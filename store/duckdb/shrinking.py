@@ -74,19 +74,19 @@ class Piece:
 
 
 def shrink(store: OpenStore, share: float) -> int:
-    """Shrinks the file if at least this share of it is free; returns by how many bytes. A checkpoint if less is free."""
+    """Shrinks the file if at least this share of it is free; returns by how many bytes. A checkpoint if less is free. Call it
+    with ``store.upkeep`` held."""
     if store.folder is None or store.read_only:
         return 0
     database = store.folder / DATABASE
     before = database.stat().st_size
-    with store.upkeep:
-        _checkpoint(store)  # what is in the log has no place yet, and what it deletes is not free
-        chosen = _chosen(_file(store), _pieces(store)) if _is_worth_it(store, share) else None
-        if chosen is not None:
-            for piece in chosen:
-                _move(store, piece)
-            with suppress(StoreError):  # somebody still reads what it would free: the next checkpoint frees it
-                _cut(store)
+    _checkpoint(store)  # what is in the log has no place yet, and what it deletes is not free
+    chosen = _chosen(_file(store), _pieces(store)) if _is_worth_it(store, share) else None
+    if chosen is not None:
+        for piece in chosen:
+            _move(store, piece)
+        with suppress(StoreError):  # somebody still reads what it would free: the next checkpoint frees it
+            _cut(store)
     return max(0, before - database.stat().st_size)
 
 

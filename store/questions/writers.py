@@ -320,10 +320,10 @@ def is_claim(lines: FromClause) -> ColumnElement[bool]:
 
 #: Is the time of an event one that no user can have chosen? Users cannot write its line; or it is slurmctld's, and other
 #: hosts' in its name are no events; or an incident rests on it, and so others than its writer show it. What no line shows (an
-#: agent's own word) has no authority.
+#: agent's own word) has no authority; that of a finding about false lines, which has their time and source, is empty.
 DATED = or_(
-    EVENTS.c.authority.is_(None), one_of(EVENTS.c.authority, sorted(NO_USERS)), EVENTS.c.source == const("slurmctld"),
-    EVENTS.c.incident_id.is_not(None),
+    EVENTS.c.authority.is_(None), one_of(EVENTS.c.authority, sorted(NO_USERS)),
+    and_(EVENTS.c.source == const("slurmctld"), EVENTS.c.authority != const("")), EVENTS.c.incident_id.is_not(None),
 )  # fmt: skip
 
 

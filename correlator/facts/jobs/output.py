@@ -31,6 +31,11 @@ _ENDED_BY_PROGRAM = re.compile(r"mpi_abort was invoked|application called mpi_ab
 #: torch compares what its ranks call (TORCH_DISTRIBUTED_DEBUG=DETAIL): they called different collectives, so that all waited in vain.
 _OUT_OF_STEP = re.compile(r"detected mismatch between collectives on ranks|collectives differ in the following aspects")
 
+#: Ranks that waited in vain.
+_WAITED = re.compile(
+    r"\bwatchdog\b|monitored_?barrier|\b(?:operation|collective|wait\w*) (?:timed[ -]?out|time-?out)\b|timed[ -]?out (?:waiting|after)\b"
+)
+
 #: The peers or the network, in a program's or a library's messages.
 _PEERS = re.compile(
     r"distbackenderror|distnetworkerror|distst?oreerror|processgroupnccl|\bnccl\b|\bucx\b|\brccl\b|gloo|tcpstore|rendezvous|broken pipe"
@@ -72,6 +77,11 @@ def words_of(event: Event) -> str:
 def is_out_of_step(message: str) -> bool:
     """Does a line show that the ranks of a program called different collectives? That is why they waited for each other."""
     return _OUT_OF_STEP.search(message.lower()) is not None
+
+
+def is_wait(event: Event) -> bool:
+    """Does a line show only that a rank waited in vain for others?"""
+    return event.kind == "job.nccl_timeout" or _WAITED.search(event.message.lower()) is not None
 
 
 #: Every pass looks at the output of the window again. Longer lines are not kept: users write them.

@@ -30,20 +30,21 @@ from correlator.facts.launches.kinds import (
 from correlator.facts.launches.plugins import plugin_failures
 from correlator.facts.output_hardware import LOCAL_PATH, file_system
 from correlator.facts.world import World
-from correlator.gather.runs_fast import LAUNCH_GIVEN_UP as CANCELLED_BY_SLURMD
+from correlator.gather.runs_fast import is_given_up
 from correlator.model.attributes import OPENED, PATH, WHY
+from correlator.model.daemon_words import HEAD
 from correlator.model.nouns import Event, Fact, Run, in_order
 
 _DAEMONS = ("slurmd", "slurmstepd")
 
 #: slurm src/slurmd/slurmstepd/io.c; older versions print no path.
-_UNOPENED = re.compile(r"\bCould not open std(?P<stream>in|out|err) file(?: (?P<path>/.*?))?: (?P<why>[^:/]+)$")
+_UNOPENED = re.compile(rf"{HEAD}Could not open std(?P<stream>in|out|err) file(?: (?P<path>/.*?))?: (?P<why>[^:/]+)$")
 #: slurm src/slurmd/slurmstepd/task.c and mgr.c, src/common/run_command.c.
 _UNENTERED = re.compile(
-    r"couldn't (?:chdir|change working dir) to [`']?(?P<path>/.*?)'?: (?P<why>[^:/]+)(?:: going to \S+ instead)?$"
+    rf"{HEAD}couldn't (?:chdir|change working dir) to [`']?(?P<path>/.*?)'?: (?P<why>[^:/]+)(?:: going to \S+ instead)?$"
 )
 #: slurmd's exit code for a step whose input and output could not be set up: 53 is ESLURMD's, and no signal.
-_IO_SETUP = re.compile(r"\bIO setup failed\b")
+_IO_SETUP = re.compile(rf"{HEAD}IO setup failed\b")
 FILES = {"in": "input file", "out": "output file", "err": "error file"}
 WORKING_FOLDER = "working folder"
 
@@ -297,16 +298,18 @@ def questions(world: World, end: Fact) -> list[Used]:
 UNCONFIRMED = "Could not confirm batch launch"
 
 #: slurm src/slurmd/slurmd/req.c and src/slurmd/slurmstepd/mgr.c: a launch that failed before the program was executed.
-_FAILED_LAUNCH = (CANCELLED_BY_SLURMD, UNCONFIRMED, "batch script setup failed", "do not launch second copy")
+_FAILED_LAUNCH = re.compile(
+    rf"{HEAD}(?:{UNCONFIRMED}|batch script setup failed|Job \d+ already running, do not launch second copy)"
+)
 #: A node that was sent a launch of a job which ran there already.
-STARTED_TWICE = re.compile(r"\bJob \d+ already running, do not launch second copy")
+STARTED_TWICE = re.compile(rf"{HEAD}Job \d+ already running, do not launch second copy")
 
 #: Errors of the file system that slurmd keeps its state on. A full one is ``disk.full``.
 _SPOOL_ERROR = r"(?P<why>Read-only file system|Input/output error|Structure needs cleaning|Stale (?:NFS )?file handle|Transport endpoint is not connected|No such file or directory|Permission denied)$"
 #: slurm src/slurmd/slurmstepd/mgr.c (_make_batch_dir, _make_batch_script), src/common/slurm_cred.c.
 _SPOOL = (
-    re.compile(rf"\bbatch script setup failed for job \d+ on \S+: {_SPOOL_ERROR}"),
-    re.compile(rf"\b(?:mkdir|creat|open|rename|write)\((?:/\S*)/(?:job\d{{5,}}\S*|cred_state\S*|slurm_script)\): {_SPOOL_ERROR}"),
+    re.compile(rf"{HEAD}batch script setup failed for job \d+ on \S+: {_SPOOL_ERROR}"),
+    re.compile(rf"{HEAD}(?:mkdir|creat|open|rename|write)\((?:/\S*)/(?:job\d{{5,}}\S*|cred_state\S*|slurm_script)\): {_SPOOL_ERROR}"),
 )  # fmt: skip
 
 
@@ -366,7 +369,7 @@ def given_up(world: World) -> list[Fact]:
 def _tells(event: Event) -> bool:
     """Does a daemon of the node, or slurmctld, log that a node could not launch a job?"""
     if event.source in _DAEMONS:
-        return event.own and any(words in event.message for words in _FAILED_LAUNCH)
+        return event.own and (is_given_up(event.message) or _FAILED_LAUNCH.search(event.message) is not None)
     return event.source == "slurmctld" and _NON_STARTABLE in event.message
 
 

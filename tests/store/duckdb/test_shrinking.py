@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,18 @@ def test_what_was_deleted_and_is_still_in_the_log_counts_as_free(tmp_path: Path)
         with store.transaction() as connection:
             connection.execute("DELETE FROM raw.ballast")
         assert store.shrink(share=0.1) >= shrinking.LEAST_BYTES
+
+
+def test_it_does_not_wait_for_a_copy_that_is_being_made(folder: Path) -> None:
+    """A copy takes minutes, and the thread that shrinks also says why jobs died."""
+    with DuckStore(folder) as store, ThreadPoolExecutor(1) as other:
+        other.submit(store.upkeep.__enter__).result()
+        began = other.submit(store.shrink, share=0.1)  # the thread that holds it may
+        assert began.result() >= shrinking.LEAST_BYTES
+        with pytest.raises(StoreError, match="copy"):
+            store.shrink(share=0.1)
+        other.submit(store.upkeep.__exit__, None, None, None).result()
+        assert store.shrink(share=0.1) == 0
 
 
 def test_a_text_search_reads_the_same_blocks_as_before(folder: Path) -> None:

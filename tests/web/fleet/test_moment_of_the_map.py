@@ -28,11 +28,18 @@ STATE = {
 
 def line(name: str, at: datetime, authority: str | None, incident: str | None = None) -> dict[str, Any]:
     return {"event_id": name, "time": at, "cluster": "c", "host": "n1", "event": "switch.port_down", "authority": authority,
-            "incident_id": incident}  # fmt: skip
+            "incident_id": incident, "source": None}  # fmt: skip
 
 
 #: Years before and after everything else.
-LIES = [line("lie1", datetime(2016, 1, 1), "local"), line("lie2", datetime(2030, 1, 1), "local"), line("lie3", datetime(2029, 1, 1), "job"), line("lie4", datetime(2028, 1, 1), "network")]  # fmt: skip
+LIES = [
+    line("lie1", datetime(2016, 1, 1), "local"),
+    line("lie2", datetime(2030, 1, 1), "local"),
+    line("lie3", datetime(2029, 1, 1), "job"),
+    line("lie4", datetime(2028, 1, 1), "network"),
+]
+#: What shows a line in slurmctld's name to be false has its time and name (correlator/evidence/forgeries.py).
+LIES += [{**line("lie5", at, ""), "event": "security.forged_evidence", "source": "slurmctld"} for at in (datetime(2015, 1, 1), datetime(2031, 1, 1))]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,17 @@ NO_PLUGIN = (
 )  # fmt: skip
 
 
+#: Where slurmd repeats what a user chose, and what users may choose.
+USERS_TEXT = (
+    "execve(): /home/ada/{}: Permission denied", "couldn't chdir to `/home/ada/{}': Permission denied: going to /tmp instead",
+    "Could not open stdout file /home/ada/{}: Permission denied", "Unable to create TMPDIR [/home/ada/{}]: Permission denied",
+)  # fmt: skip
+SLURMDS_WORDS = (
+    "Plugin stack initialization failed", "batch script setup failed for job 1 on gpu01", "mkdir(/a/job00001)", "Job 1 already running, do not launch second copy",
+    "Could not launch job 1 and not able to requeue it, cancelling job",
+)  # fmt: skip
+
+
 def peers(state: str = "FAILED", **more: Any) -> dict[str, Any]:
     """A run of two nodes whose other task ended half a minute after its launch."""
     return ended(state, nodes="gpu[01-02]", start="-1s", end="30s", user="ada", work_dir="/home/ada", **more)
@@ -104,6 +115,29 @@ SITUATIONS = [
         (peers(),), (APP,),
     ),
     heard("a plugin refuses a job's own image", ["0s gpu02 slurmd: [{0}.0] error: spank: required plugin spank_pyxis.so: task_init() failed with rc=-1"], (peers(),), (APP,)),
+    heard(
+        "a plugin refuses what a job's environment asks for",
+        ["0s gpu02 slurmd: [{0}.0] error: spank: Unable to get remote options from environment", "0s gpu02 slurmd: [{0}.0] error: Plugin stack initialization failed.", NO_PLUGIN[1].format("{0}")],
+        (peers(),), (UNKNOWN,), not_told=(PLUGINS[1],),
+    ),
+    heard(
+        "a node lacks a plugin for many, and the last waits for half an hour",
+        [*(line.format(f"{{{n}}}").replace("0s", f"{200 * n}s", 1) for n in range(7) for line in NO_PLUGIN), *(line.format("{7}").replace("0s", "1251s", 1) for line in NO_PLUGIN)],
+        (*(ended(nodes="gpu02", start=f"{200 * n - 1}s", end=f"{200 * n + 1}s", user="ada") for n in range(7)), ended(nodes="gpu[01-02]", start="1250s", end="3050s", user="bob")),
+        (PLUGINS,) * 8,
+    ),
+    heard(
+        "a script tries again for an hour on a node that lacks a plugin",
+        [line.format("{0}").replace("0s", at, 1) for at in ("0s", "1h") for line in NO_PLUGIN], (ended(nodes="gpu02", start="-1s", end="3602s", user="ada"),), (PLUGINS,),
+    ),
+    heard("two users' steps find no control groups", [NO_PLUGIN[1].format("{0}"), NO_PLUGIN[1].format("{1}")], (peers(), peers()), (PLUGINS, PLUGINS)),
+    *(
+        heard(
+            f"a user's text in slurmd's words reads like slurmd's own: {own[:24]}: {text[:12]}",
+            [f"0s gpu02 slurmd: [{{0}}.0] error: {own.format(text)}"], (peers(),), (("app.error|unknown", None, None),), not_told=(PLUGINS[1], SPOOL[1]),
+        )
+        for own in USERS_TEXT for text in SLURMDS_WORDS
+    ),
     heard("a node lacks a plugin for another job's step", [line.format("{1}") for line in NO_PLUGIN], (peers(), fine("bob")), (APP, None)),
     # file systems
     heard(
