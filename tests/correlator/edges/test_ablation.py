@@ -102,6 +102,14 @@ def _controller_ends() -> World:
     return world(lines, [run(1, ["n1"], 0, 60, "NODE_FAIL")])
 
 
+def _controller_forgets() -> World:
+    lines = [
+        _by_daemon(70, "slurmctld version 24.05 started", "ctl", kind="slurm.daemon_start"),
+        _by_daemon(75, "error: Orphan StepId=1.0 reported on node n1", "ctl", nodes=["n1"]),
+    ]
+    return world(lines, [run(1, ["n1"], 0, 60, "CANCELLED")])
+
+
 def panicked(at: float) -> Any:
     return event("kernel.panic", at, "n1", "Kernel panic - not syncing: Fatal exception")
 
@@ -315,6 +323,8 @@ CASES = [
     Case("E79", lambda: world([_by_daemon(-29, "error: job_manager: exiting abnormally: Plugin initialization failed")], [run(1, ["n1", "n2"], -30, 0)]),
          ("infra.node", "plugin.failure", "n1")),
     Case("E74", lambda: _given_up(_timed_out(10), at=120), ("infra.node", "node.deaf", "n1")),
+    Case("E50B", lambda: world([event("kernel.boot", -500, "n1", "Linux version 6.1")], [one(60, "CANCELLED", cancelled_by="0")]), ("infra.node", "node.reboot", "n1")),
+    Case("E50F", _controller_forgets, ("infra.scheduler", "jobs.forgotten", "ctl")),
     Case("E75", _controller_ends, ("infra.scheduler", "launch.lost", "ctl")),
     Case("E76", lambda: world([_timed_out(2), *unlaunched(5, "Socket timed out on send/recv operation")], [run(1, ["n1", "n2"], -20, 5)]),
          ("infra.node", "node.deaf", "n1")),
