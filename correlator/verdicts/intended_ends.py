@@ -130,7 +130,9 @@ def _timed_out(
         return None
     if stated := stated_ends.other_limit(run, lines):
         beside, drains = out_of_service(world, run)
-        return "app.timeout", LIMIT_SURE, f"{stated}{beside}", [*lines, *drains]
+        if beside:  # it could not start there, whatever it had asked for: by its deadline or by what took the node out
+            return "unknown", NOWHERE_SURE, f"{stated}{beside}", [*lines, *drains]
+        return "app.timeout", LIMIT_SURE, stated, lines
     if short := _short_of_limit(run, lines):
         return "unknown", UNLOGGED_LAUNCHER_SURE, short, lines
     slow = [c.root for c in chains if c.root.kind == SLOW.name]
@@ -157,6 +159,8 @@ def _changed_limit(world: World, run: Run) -> tuple[float, str]:
     return CHANGED_SURE, f"{changed}{known}"
 
 
+#: A run whose nodes took no job might have started in time with them, or not: others waited for them as well.
+NOWHERE_SURE = 0.6
 #: A run that reached its time limit had mostly asked for too little time.
 LIMIT_SURE = 0.93
 #: The same if somebody else had changed the limit, perhaps to a shorter one.
