@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from correlator.evidence.weigh import LEAK
 from correlator.facts.environment.symptoms import signature_of
-from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
+from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.jobs.output import is_out_of_step
 from correlator.facts.storage import deadline_by_any
 from correlator.facts.world import World
@@ -14,6 +14,7 @@ from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts import never_started, stated_ends
 from correlator.verdicts.named_interfaces import wrongly_named
+from correlator.verdicts.outside_ends import ended_from_outside
 from correlator.verdicts.own_ends import own_end
 from correlator.verdicts.refused_forks import refused_fork
 from correlator.verdicts.requeues import requeued
@@ -70,6 +71,8 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
     if end.kind == RUN_TIMEOUT.name:
         return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
     words: dict[str, list[Event]] = end.attrs[WORDS]
+    if end.kind == RUN_FAILED.name and (outside := ended_from_outside(world, run, end)) is not None:
+        return Own("unknown", OWN_EXIT, outside[0], outside[1], 0.6, explains=True)
     if (refused := refused_fork(world, run, end)) is not None:
         reason, lines = refused
         return Own("unknown", NETWORK_WORDS, reason, lines, 0.6, explains=True)
