@@ -187,6 +187,8 @@ CASES = [
                                 for i, end, state in ((1, 3600, "TIMEOUT"), (2, 900, "COMPLETED"))]), ("infra.node", "gpu.thermal", "n1")),
     Case("E43", lambda: _slow_by([e for i in range(8) for e in lustre(i * 200.0)]), ("infra.storage", "storage.outage", "fs1")),
     Case("E18", lambda: world(xid(0, 79), [one(8)]), ("infra.gpu", "gpu.xid", "n1")),
+    Case("E18U", lambda: world([*xid(0, 79), *out(98, "job.cuda_error", "RuntimeError: CUDA error: the launch timed out and was terminated")], [one(100)]),
+         ("infra.gpu", "gpu.xid", "n1")),
     Case("E24", lambda: world(xid(0, 74), [one(8)]), ("infra.gpu", "gpu.xid", "n1")),
     Case("E25", lambda: world([*xid(0, 119), *watchdog(602)], [one(605)]), ("infra.gpu", "gpu.xid", "n1")),
     Case("E26", lambda: world([*(event("pcie.aer", i * 20.0, "n1", "AER: Corrected error received", pci="0000:3a:00.0") for i in range(8)), *xid(300, 79)],
