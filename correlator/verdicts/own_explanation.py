@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from correlator.evidence.weigh import LEAK
 from correlator.facts.environment.symptoms import signature_of
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.jobs.output import is_out_of_step
-from correlator.facts.storage import deadline_by_any
+from correlator.facts.storage import DISK_FULL, deadline_by_any
 from correlator.facts.world import World
 from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
 from correlator.model.nouns import Event, Fact, Run
@@ -29,6 +30,8 @@ TIME_LIMIT = 0.8  # it ran until its time limit
 CANCELLED = 0.5  # it was ended, and no line shows by whom
 #: How often a program's own error is its own mistake: in general, and where it lacked what others use up as well (an estimate).
 OWN_SURE, SHARED_SURE = 0.97, 0.6
+#: Of longer lines the beginning counts: users write them.
+_MOST_TEXT = 500
 #: The same for runs that were not started, by the category of their explanation.
 _WEIGHTS = {"app.error": OWN_WORDS, "unknown": NETWORK_WORDS}
 
@@ -81,6 +84,10 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
         if (signature := signature_of(end)) is not None and (shared := signature.symptom.shared_out):
             reason += f"; whether it had used up {shared} itself or others had, nothing that was collected tells"
             sure = SHARED_SURE
+        if (full := _full_disk(world, run, end, words["own"])) is not None:
+            lines = [words["own"][0], *full.events[:3]]
+            reason = f"its own output says: {quoted(words['own'][0])}, and a daemon of {full.host} had met a full disk as well; who had filled it, nothing tells"
+            return Own("unknown", OWN_WORDS, reason, lines, SHARED_SURE, explains=True)
         weight = NETWORK_WORDS if deadline_by_any(world, run, end) else OWN_WORDS
         return Own("app.error", weight, reason, words["own"][:5], sure, explains=True)
     launch: list[Event] = end.attrs[LAUNCH]
@@ -103,6 +110,21 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
         return Own("unknown", NETWORK_WORDS, reason, words["peers"][:5], 0.9)
     category, reason, lines, sure = own_end(world, run, end)
     return Own(category, OWN_EXIT, reason, lines, sure)
+
+
+#: A disk stays full until somebody frees it; daemons of the node write now and then (seconds before the run's end, and after).
+FULL_BEFORE_S, FULL_AFTER_S = 600.0, 5.0
+_NO_SPACE = re.compile(r"no space left on device|\benospc\b|errno 28\b|disk (?:is )?full", re.IGNORECASE)
+
+
+def _full_disk(world: World, run: Run, end: Fact, own: list[Event]) -> Fact | None:
+    """The full disk of a node, of which a daemon tells, beside a run whose own error is that it found no space."""
+    if not own or not all(_NO_SPACE.search(event.message[:_MOST_TEXT]) for event in own):
+        return None
+    found = [
+        f for f in world.facts_on(DISK_FULL.name, run.nodes) if -FULL_AFTER_S <= end.start - f.start <= FULL_BEFORE_S
+    ]
+    return max(found, key=lambda f: f.key[1:], default=None)
 
 
 def peers_first(words: dict[str, list[Event]]) -> bool:
