@@ -13,6 +13,7 @@ from correlator.facts.world import World
 from correlator.model.attributes import OUTPUT, WORDS
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts.verdict import quoted
+from parsers.documents.fields import integer
 from parsers.writers import USERS
 
 #: What runs on after a suspension fails of it at once, or when a wait of its own is over (seconds).
@@ -24,6 +25,8 @@ _OF_TIME = re.compile(
 
 #: A run that is preempted with a time of grace ends within that; sites give minutes (seconds).
 GRACE_S = 600.0
+#: The exit code of the command ``timeout`` (coreutils), with which a script ends its own srun.
+OF_TIMEOUT = 124
 #: slurmstepd's words in the output where it was ordered to end the tasks of a step, for no reason that it names
 #: (slurm src/slurmd/slurmstepd/req.c).
 _ORDERED = re.compile(
@@ -65,6 +68,8 @@ def _ordered_to_end(world: World, run: Run, end: Fact) -> tuple[str, list[Event]
     output: list[Event] = sorted(end.attrs[OUTPUT], key=_place)
     order = next((e for e in output if e.kind == "job.cancelled" and _ORDERED.search(e.message)), None)
     if order is None or not 0.0 <= end.start - order.time <= GRACE_S or not _preempts(world):
+        return None
+    if integer(run.row.get("exit_code")) == OF_TIMEOUT:
         return None
     errors = [*end.attrs[WORDS]["own"], *end.attrs[WORDS]["aftermath"]]
     if any(_place(e) < _place(order) for e in errors):

@@ -15,8 +15,8 @@ EXITED = out(0, "job.exit_error", "srun: error: n1: task 0: Exited with exit cod
 LOGGED = [event("slurm.job_failed", 0, "ctl", "_job_complete: JobId=1 WEXITSTATUS 1", source="slurmctld", job_id=1)]
 
 
-def category(*lines: Any, preempts: str = "preempt/partition_prio") -> str:
-    where = world([*lines], [run(1, ["n1"], -600, 0, exit_code=1)])
+def category(*lines: Any, preempts: str = "preempt/partition_prio", code: int = 1) -> str:
+    where = world([*lines], [run(1, ["n1"], -600, 0, exit_code=code)])
     where.inventory = SimpleNamespace(settings=[{"scope": "cluster", "name": "PreemptType", "value": preempts}])  # type: ignore[assignment]
     return judged(where)["1"].category
 
@@ -30,10 +30,11 @@ def test_it_is_open_who_ordered_that() -> None:
     [
         category(*ORDERED, *EXITED, *LOGGED, preempts="preempt/none"),
         category(*EXITED, *LOGGED),
+        category(*ORDERED, *EXITED, *LOGGED, code=124),
         category(*ORDERED, *EXITED),
         category(*out(-5, "job.exit_error", "srun: error: n1: task 0: Exited with exit code 1"), *ORDERED, *LOGGED),
     ],
-    ids=["no preemption", "no order", "no log of slurmctld", "a task failed before"],
+    ids=["no preemption", "no order", "the command timeout", "no log of slurmctld", "a task failed before"],
 )
 def test_it_is_the_programs_own_end(found: str) -> None:
     assert found == "app.error"
