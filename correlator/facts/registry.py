@@ -17,6 +17,7 @@ from correlator.facts import (
     control,
     cooling,
     fabric_managers,
+    forgotten_jobs,
     gpus,
     link_modules,
     memory_guards,
@@ -47,7 +48,7 @@ from parsers import extensions
 #: In the order in which they build on each other.
 BUILT_IN = (
     links, link_modules,
-    munge, nodes, slurmd, control, configuration, memory_guards, unnamed_causes, gpus, fabric_managers, cooling, storage, output_hardware, jobs, memory_limits,
+    munge, nodes, slurmd, control, configuration, forgotten_jobs, memory_guards, unnamed_causes, gpus, fabric_managers, cooling, storage, output_hardware, jobs, memory_limits,
     environment, launches, silent_nodes, slow_runs, storage_hangs, time_limits,
 )  # fmt: skip
 

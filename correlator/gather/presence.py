@@ -79,6 +79,8 @@ class WhoWasThere:
     __slots__ = ("_hosts", "_times", "ahead", "at", "hosts")
     #: Logs of other hosts count for nothing here.
     unlogged: ClassVar[frozenset[str]] = frozenset()
+    #: Does it count who was there, and not only how many?
+    exact: ClassVar[bool] = False
 
     def __init__(self, times: Sequence[float], names: Sequence[str], ahead: float, hosts: frozenset[str]) -> None:
         self._times, self._hosts, self.ahead, self.hosts = times, names, ahead, hosts
@@ -119,6 +121,13 @@ class WhoWasThere:
         return tuple((time, host, user) for time, host in seen if host in nodes)
 
 
+class WhoExactly(WhoWasThere):
+    """The questions which users had runs on some hosts at some moments."""
+
+    __slots__ = ()
+    exact: ClassVar[bool] = True
+
+
 def changed_answers(
     looks: Iterable[WhoWasThere],
     changed: Collection[tuple[Run | None, Run | None]],
@@ -130,22 +139,27 @@ def changed_answers(
     as they were and are; ``elsewhere`` returns the runs that are in neither and ended after a moment."""
     touched = {node for pair in changed for run in pair if run is not None for node in run.nodes}
     asked: dict[tuple[float, str], float] = {}
+    exactly: set[tuple[float, str]] = set()
     for look in looks:
         if touched.isdisjoint(look.hosts):
             continue
         for one, other in changed:
             for time, host, _ in set(look.sees(one)) ^ set(look.sees(other)):
                 asked[time, host] = min(time - look.ahead, asked.get((time, host), inf))
+                if look.exact:
+                    exactly.add((time, host))
     if not asked:
         return []
     hosts = {host for _, host in asked}
     others = list(elsewhere(min(time for time, _ in asked) - MARGIN_S))
     then, now = (_by_host(hosts, chain(others, runs)) for runs in (before, after))
-    # It counts whether there was nobody, one user or several.
-    return [
-        at for (time, host), at in asked.items()
-        if min(len(then[host].at(time)), 2) != min(len(now[host].at(time)), 2)
-    ]  # fmt: skip
+    found = []
+    for (time, host), at in asked.items():
+        was, is_now = then[host].at(time), now[host].at(time)
+        # Mostly it counts only whether there was nobody, one user or several.
+        if was != is_now if (time, host) in exactly else min(len(was), 2) != min(len(is_now), 2):
+            found.append(at)
+    return found
 
 
 def _by_host(hosts: set[str], runs: Iterable[Run]) -> dict[str, Presence]:

@@ -4,7 +4,8 @@
 * Nothing shows who sent it (``SENT``).
 * It stands in a file that does not show its writer (``SHARED``, or in the kernel's name), and a user's job was on its
   host: its user could have written it to blame the node, or to excuse a failure. If nobody else's job was there, it
-  counts if others confirm it (confirmed.py). Otherwise verdicts/judge.py leaves open whether it is true.
+  counts if others confirm it (confirmed.py), and what many hosts say alike of their shared storage counts if no user was on
+  all of them (corroborated.py). Otherwise verdicts/judge.py leaves open whether it is true.
 * It stands only in files of other hosts (a log host's), or this machine's own log daemon passed it on: whoever was on its
   host, anybody who reaches these can have sent it in its name. Relays are trusted, since the site names them.
 """
@@ -16,8 +17,9 @@ from itertools import groupby
 from typing import NamedTuple, Protocol
 
 from correlator.gather.confirmed import Confirmed
+from correlator.gather.corroborated import corroborated, is_shared
 from correlator.gather.kernel_lines import BARE, REFUTED, SENT, SHARED, STAMPED
-from correlator.gather.presence import SOMEBODY, WhoWasThere
+from correlator.gather.presence import SOMEBODY, WhoExactly, WhoWasThere
 from correlator.model.kinds import REPORTED_WITHIN_S
 from correlator.model.nouns import Event
 from correlator.site.open_lines import is_closed, is_log_hosts_own
@@ -75,8 +77,9 @@ def reasons(
 ) -> dict[str, str]:
     """Why some of the events that are ``doubted`` do not count, by their ids: in words, or ``OPEN`` (``explained``). ``words``:
     what other files show against some."""
-    found = {}
+    found: dict[str, str] = {}
     confirmed = hosts.confirmed
+    asked: list[Event] = []
     for event in doubtful:
         how = doubted[event.id]
         if event.id in words:
@@ -91,6 +94,10 @@ def reasons(
             event.host in confirmed.hosts and _is_confirmed(event, hosts)
         ):
             found[event.id] = OPEN
+            if is_shared(event) and not hosts.is_remote(event):
+                asked.append(event)
+    for name in corroborated(asked, lambda event: _users_at(event, hosts)):
+        del found[name]
     return found
 
 
@@ -144,4 +151,6 @@ def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:
     moments = [(event.time, event.host or "") for event in hosted]
     moments += [(t, event.host or "") for event in hosted if event.clock_offset for t in _moments(event)]
     moments.sort()
-    return WhoWasThere.of([moment for moment, _ in groupby(moments)], REPORTED_WITHIN_S)
+    shared = sorted({(t, event.host or "") for event in hosted if is_shared(event) for t in _moments(event)})
+    found = WhoWasThere.of([moment for moment, _ in groupby(moments)], REPORTED_WITHIN_S)
+    return [*found, *WhoExactly.of(shared, REPORTED_WITHIN_S)]

@@ -32,6 +32,7 @@ class Job:
     signal: int | None = None
     user: str | None = None
     env: Mapping[str, str] = field(default_factory=dict)
+    cancelled_by: str | None = None
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ LOGGED_TIMEOUT = "PrintedTimeout"
 
 _KNOWN = {*SETTINGS, *JOB_SETTINGS, LOGGED_TIMEOUT}
 _KEYS = ("settings", "lag", "lines", "jobs", "links", "holds", "why")
-_JOB_KEYS = ("id", "nodes", "start", "end", "state", "exit_code", "signal", "user", "env")
+_JOB_KEYS = ("id", "nodes", "start", "end", "state", "exit_code", "signal", "user", "cancelled_by", "env")
 _LINK_KEYS = ("host", "device", "switch", "port", "plane")
 
 _LINE = re.compile(r"(?P<at>\S+) (?P<place>\S+) (?P<source>[A-Za-z][\w.-]*)(?:\[(?P<pid>\d+)\])?: (?P<text>.*\S.*)")
@@ -208,6 +208,7 @@ def _job(table: object) -> Job:
     return Job(
         keys["id"], str(keys["nodes"]), windows.duration(keys["start"]), windows.duration(keys["end"]),
         str(keys["state"]), keys.get("exit_code"), keys.get("signal"), keys.get("user"), {n: str(v) for n, v in env.items()},
+        keys.get("cancelled_by"),
     )  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def _moment(at: float) -> datetime:
 def _jobs(case: Case) -> list[dict[str, object]]:
     return [
         {"job_id": job.id, "submit": _moment(job.start - 1), "start": _moment(job.start), "end": _moment(job.end), "state": job.state,
-         "node_list": job.nodes, "nodes": expand(job.nodes), "exit_code": job.exit_code, "exit_signal": job.signal, "user": job.user,
+         "node_list": job.nodes, "nodes": expand(job.nodes), "exit_code": job.exit_code, "exit_signal": job.signal, "user": job.user, "cancelled_by": job.cancelled_by,
          "source": "sacct", "file": "test", "line": number}
         for number, job in enumerate(case.jobs)
     ]  # fmt: skip

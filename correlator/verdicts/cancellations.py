@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from correlator.facts.control import CONTROLLER_RESTART, ROOT, USER_CANCEL, is_own
+from correlator.facts.forgotten_jobs import is_orphan
 from correlator.facts.world import World
 from correlator.gather.runs_fast import is_given_up
 from correlator.model.attributes import BY_CONTROLLER, UID
@@ -45,6 +46,8 @@ def cancelled(world: World, run: Run, who: str, orders: list[Fact]) -> tuple[str
     if not run.nodes and (failed := unready(world, run)):
         reason = f"cancelled by {named(run, who)}, while Slurm held it because its burst buffer could not be made ready: {quoted(failed[-1]).rstrip('.')}"
         return "user.cancel", KNOWN_SURE, reason, [*failed[:5], *lines]
+    if not who and (orphans := _as_orphan(world, run)):
+        return "unknown", BY_SLURMCTLD_SURE, _UNRECORDED.format(quoted(orphans[0])), [*orphans, *lines]
     if who not in ROOT or is_own(run, who):
         return "user.cancel", KNOWN_SURE, f"cancelled by {named(run, who)}{waiting(run)}{_again(world, run)}", lines
     if forgotten := _by_slurmctld(world, run, orders):
@@ -151,9 +154,6 @@ def _lasted(run: Run) -> float:
 #: A restarted slurmctld finds within this that a node runs a job that it does not know: nodes register at once.
 REGISTERED_WITHIN_S = 120.0
 
-#: slurmctld's line about a job on a node that it has no record of (slurm src/slurmctld/job_mgr.c).
-_ORPHAN = re.compile(r"\bOrphan (?:JobId=|StepId=|job )")
-
 
 def _by_slurmctld(world: World, run: Run, orders: Iterable[Fact]) -> tuple[str, list[Event]] | None:
     """slurmctld ended the run itself: nobody had asked for it, and it had restarted or did not know the job."""
@@ -161,11 +161,8 @@ def _by_slurmctld(world: World, run: Run, orders: Iterable[Fact]) -> tuple[str, 
     if not own or _requested(orders) or run.start is None or run.end is None:
         return None
     until = run.end + REGISTERED_WITHIN_S
-    if orphans := [e for e in own if _ORPHAN.search(e.message) and run.start - 5.0 <= e.time <= until]:
-        return (
-            f"slurmctld had no record of it any more when its node reported it, and ended it: {quoted(orphans[0])}",
-            orphans[:5],
-        )
+    if orphans := _as_orphan(world, run):
+        return _UNRECORDED.format(quoted(orphans[0])), orphans
     restarts = [
         f for f in world.facts_of(CONTROLLER_RESTART.name)
         if max(run.start, run.end - REGISTERED_WITHIN_S) - 5.0 <= f.start <= until
@@ -174,6 +171,17 @@ def _by_slurmctld(world: World, run: Run, orders: Iterable[Fact]) -> tuple[str, 
         return None
     reason = "it was cancelled as root, and slurmctld, which restarted at that time, logged no request for it: slurmctld may have ended it itself"
     return reason, [e for f in restarts for e in f.events][:5]
+
+
+_UNRECORDED = "slurmctld had no record of it any more when its node reported it, and ended it: {}"
+
+
+def _as_orphan(world: World, run: Run) -> list[Event]:
+    """slurmctld's lines that a node reported the run, of which it had no record any more."""
+    if run.start is None or run.end is None:
+        return []
+    since, until = run.start - 5.0, run.end + REGISTERED_WITHIN_S
+    return [e for e in world.by_job.get(run.job_id, ()) if is_orphan(e) and since <= e.time <= until][:5]
 
 
 #: slurmd's lines about launches, which often name no job.

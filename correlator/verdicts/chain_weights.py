@@ -5,7 +5,10 @@ from __future__ import annotations
 from correlator.evidence.chains import Chain, Rejection
 from correlator.evidence.noisy_or import shares
 from correlator.evidence.weigh import Weigher, weight_of
+from correlator.facts.gpu_drains import is_unusable
+from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import COMM_ERROR, RUN_FAILED
+from correlator.facts.jobs.output import may_be_of_gpu
 from correlator.facts.nodes.kinds import MEMORY_ERROR, NODE_DOWN
 from correlator.facts.registry import cause_of, roots
 from correlator.facts.storage import STORAGE_OUTAGE, deadline_by
@@ -93,6 +96,8 @@ def with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             factor = 1.0  # to a program, lost memory looks like a bus error
         elif chain.root.kind == STORAGE_OUTAGE.name and deadline_by(chain.root, end):
             factor = 1.0
+        elif chain.root.kind == XID.name and is_unusable(chain.root) and _of_gpu(words["own"]):
+            factor = 1.0  # the same error of CUDA follows from a GPU that only a reset brings back
         elif words["own"]:
             factor = ASSERTED_AGAINST if any(map(_asserted, words["own"])) else OWN_WORDS_AGAINST
         elif any(words[w] for w in ("gpu", "storage")):
@@ -109,6 +114,11 @@ def with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
 #: A GPU or disk that fails after a run's ranks had given each other up, for a known cause, found the run dying already.
 #: Output timestamps, and a driver that checks its device only on access, put this much between them (seconds).
 LATE_AGAINST, GAVE_UP_S = 0.2, 10.0
+
+
+def _of_gpu(own: list[Event]) -> bool:
+    """May all errors that a program calls its own be those of a GPU that failed under it?"""
+    return bool(own) and all(may_be_of_gpu(event.message, lately=True) for event in own)
 
 
 def _given_up_at(end: Fact, chains: list[Chain]) -> float | None:

@@ -79,11 +79,8 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         _doubt_comparison(world, verdict)
     if root.kind in (NODE_DOWN.name, SWITCH_SILENT.name) and not root.attrs.get(UNRESUMED):
         _doubt_silence(world, verdict, root)
-    if root.kind == NODE_REBOOT.name and verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
-        verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
-        verdict.doubts.append(
-            f"No line tells when {root.host} went down: it may have been booted because the run had failed"
-        )
+    if root.kind == NODE_REBOOT.name:
+        _doubt_boot(verdict, root)
     if root.kind == ADMIN_DOWN.name and root.attrs.get(POLLED) is not None:
         verdict.at_most = min(verdict.at_most, POLLED_SURE)
         verdict.doubts.append(
@@ -110,6 +107,17 @@ def doubt_root(world: World, verdict: Verdict, root: Fact) -> None:
         verdict.doubts.append(
             f"{root.host} lost {fold(others)} in the same moment, and logged none of it: it may have lost power, and its links with it"
         )
+
+
+def _doubt_boot(verdict: Verdict, root: Fact) -> None:
+    if verdict.chain and verdict.chain.hops[0].effect.kind == COMM_ERROR.name:
+        doubt = f"No line tells when {root.host} went down: it may have been booted because the run had failed"
+    elif verdict.end.kind == RUN_CANCELLED.name:
+        doubt = f"Whoever cancelled it may have had another reason: {root.host} may also have been booted by the same person"
+    else:
+        return
+    verdict.at_most = min(verdict.at_most, BOOTED_AFTER_SURE)
+    verdict.doubts.append(doubt)
 
 
 def _doubt_port(world: World, verdict: Verdict, root: Fact) -> None:

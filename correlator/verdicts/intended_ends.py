@@ -7,11 +7,13 @@ from itertools import chain
 from correlator.evidence.chains import Chain
 from correlator.facts.control import PROLOG_FAILURE, ROOT, SCHED_PREEMPT, TIME_LIMIT, USER_CANCEL, is_own
 from correlator.facts.environment.kinds import NODE_ENVIRONMENT
+from correlator.facts.forgotten_jobs import JOBS_FORGOTTEN
 from correlator.facts.gpus import XID
 from correlator.facts.jobs.kinds import BATCH_LOST, RUN_CANCELLED, RUN_FAILED, RUN_OOM, RUN_PREEMPTED, RUN_TIMEOUT
 from correlator.facts.jobs.memory import KILLED_S
 from correlator.facts.launches.kinds import LAUNCH_GIVEN_UP as LAUNCH_GIVEN_UP_FACT
 from correlator.facts.memory_limits import MEMORY_LIMITED, MEMORY_TAKEN
+from correlator.facts.nodes.kinds import NODE_REBOOT
 from correlator.facts.registry import roots
 from correlator.facts.slow_runs import SLOW
 from correlator.facts.storage import DISK_FULL
@@ -42,7 +44,7 @@ def deliberate(world: World, run: Run, end: Fact, chains: list[Chain]) -> tuple[
             c for c in chains if c.root.kind in (PROLOG_FAILURE.name, DISK_FULL.name) or _given_up_by_node(c)
         ]
         who = requester(run, orders)
-        if any(map(_taken_off, chains)):
+        if any(map(_taken_off, chains)) or (not who and any(map(_was_forgotten, chains))):
             return None
         hung = any(map(_lost_its_batch, chains)) and not _cancelled_with_others(world, run, end)
         if (failed_launch or given_up(world, run) or hung) and (who or "0") in (*ROOT, "slurm"):
@@ -84,9 +86,18 @@ def _given_up_by_node(chain: Chain) -> bool:
     return any(hop.effect.kind == LAUNCH_GIVEN_UP_FACT.name for hop in chain.hops)
 
 
+def _was_forgotten(chain: Chain) -> bool:
+    """Did slurmctld end the run because it had lost its record of it?"""
+    return any(hop.cause.kind == JOBS_FORGOTTEN.name for hop in chain.hops)
+
+
+#: After these nothing of a run's batch script is left, and slurmctld may not notice.
+_NOTHING_LEFT = frozenset(kind.name for kind in (BATCH_LOST, NODE_REBOOT))
+
+
 def _lost_its_batch(chain: Chain) -> bool:
-    """Could the run not end any more, because the slurmstepd of its batch script had died?"""
-    return chain.root.kind == BATCH_LOST.name or any(hop.effect.kind == BATCH_LOST.name for hop in chain.hops)
+    """Could the run not end any more, because the slurmstepd of its batch script had died, or its node had booted?"""
+    return any(hop.cause.kind in _NOTHING_LEFT and hop.effect.kind == RUN_CANCELLED.name for hop in chain.hops)
 
 
 #: Who cancels several jobs within so long of each other does not do it for what one of them had met (seconds).
@@ -119,7 +130,9 @@ def _timed_out(
         return None
     if stated := stated_ends.other_limit(run, lines):
         beside, drains = out_of_service(world, run)
-        return "app.timeout", LIMIT_SURE, f"{stated}{beside}", [*lines, *drains]
+        if beside:  # it could not start there, whatever it had asked for: by its deadline or by what took the node out
+            return "unknown", NOWHERE_SURE, f"{stated}{beside}", [*lines, *drains]
+        return "app.timeout", LIMIT_SURE, stated, lines
     if short := _short_of_limit(run, lines):
         return "unknown", UNLOGGED_LAUNCHER_SURE, short, lines
     slow = [c.root for c in chains if c.root.kind == SLOW.name]
@@ -146,6 +159,8 @@ def _changed_limit(world: World, run: Run) -> tuple[float, str]:
     return CHANGED_SURE, f"{changed}{known}"
 
 
+#: A run whose nodes took no job might have started in time with them, or not: others waited for them as well.
+NOWHERE_SURE = 0.6
 #: A run that reached its time limit had mostly asked for too little time.
 LIMIT_SURE = 0.93
 #: The same if somebody else had changed the limit, perhaps to a shorter one.

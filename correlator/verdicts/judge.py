@@ -16,6 +16,7 @@ from correlator.evidence.weigh import EDGE_OF_LOGS_S, LEAK, Weigher, before_all_
 from correlator.facts.environment.kinds import SYMPTOM
 from correlator.facts.gpus import code_of, family_of
 from correlator.facts.jobs.kinds import RUN_NODE_FAIL, RUN_TIMEOUT
+from correlator.facts.jobs.output import io_deadline, may_be_of_gpu
 from correlator.facts.launches.detector import questions
 from correlator.facts.output_hardware import DISK_IN_OUTPUT, GPU_IN_OUTPUT, STORAGE_IN_OUTPUT
 from correlator.facts.registry import cause_of
@@ -69,19 +70,31 @@ _OF_MACHINE = frozenset({"kernel.lockup", "kernel.mce", "kernel.panic"})
 
 
 def _leave_open(verdict: Verdict) -> None:
-    """Blames no program that says nothing of its end where a line shortly before tells of broken hardware or storage, and
-    only the user of the run can have forged it.
+    """Blames no program that says nothing of its end, or nothing that such a fault would not give as well, where a line
+    shortly before tells of broken hardware or storage, and only the user of the run can have forged it.
 
     The line blames nobody either. Lines that another user can have written change nothing.
     """
-    if verdict.category != "app.error" or verdict.explained or verdict.unstarted:
+    if verdict.category != "app.error" or verdict.unstarted:
         return
     user = user_of(verdict.run)
     for event in (one.event for one in verdict.denied if one.users == {user}):
-        if verdict.end.start - event.time <= ENDS_S and _is_fault(event):
+        ago = verdict.end.start - event.time
+        if _gives(event, verdict.own) if verdict.explained else ago <= ENDS_S and _is_fault(event):
             verdict.category, verdict.confidence = "unknown", min(verdict.confidence, 0.5)
             verdict.reason = f"the program failed by itself, or by what a line in {event.file or 'a log'} tells: {quoted(event).rstrip('.')}"
             return
+
+
+def _gives(fault: Event, own: list[Event]) -> bool:
+    """Would this fault have given the errors that the program calls its own? It is at most DENIED_S before them."""
+    if not own or not _is_fault(fault):
+        return False
+    if fault.layer == "gpu":
+        return all(may_be_of_gpu(event.message) for event in own)
+    if fault.kind == "kernel.mce":
+        return all("bus error" in event.message.lower() for event in own)
+    return fault.layer == "storage" and all(io_deadline(event.message) is not None for event in own)
 
 
 def _is_fault(event: Event) -> bool:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from correlator.evidence.weigh import LEAK
 from correlator.facts.environment.symptoms import signature_of, symptom_of
-from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
+from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.jobs.output import is_out_of_step, is_wait
-from correlator.facts.storage import deadline_by_any
+from correlator.facts.storage import DISK_FULL, deadline_by_any
 from correlator.facts.world import World
 from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
 from correlator.model.nouns import Event, Fact, Run
 from correlator.verdicts import never_started, stated_ends
 from correlator.verdicts.named_interfaces import wrongly_named
+from correlator.verdicts.outside_ends import ended_from_outside
 from correlator.verdicts.own_ends import own_end
 from correlator.verdicts.refused_forks import refused_fork
 from correlator.verdicts.requeues import requeued
@@ -28,6 +30,8 @@ TIME_LIMIT = 0.8  # it ran until its time limit
 CANCELLED = 0.5  # it was ended, and no line shows by whom
 #: How often a program's own error is its own mistake: in general, and where it lacked what others use up as well (an estimate).
 OWN_SURE, SHARED_SURE = 0.97, 0.6
+#: Of longer lines the beginning counts: users write them.
+_MOST_TEXT = 500
 #: The same for runs that were not started, by the category of their explanation.
 _WEIGHTS = {"app.error": OWN_WORDS, "unknown": NETWORK_WORDS}
 
@@ -70,6 +74,8 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
     if end.kind == RUN_TIMEOUT.name:
         return Own("app.timeout", TIME_LIMIT, "it reached its time limit", [], 0.95)
     words: dict[str, list[Event]] = end.attrs[WORDS]
+    if end.kind == RUN_FAILED.name and (outside := ended_from_outside(world, run, end)) is not None:
+        return Own("unknown", OWN_EXIT, outside[0], outside[1], 0.6, explains=True)
     if (refused := refused_fork(world, run, end)) is not None:
         reason, lines = refused
         return Own("unknown", NETWORK_WORDS, reason, lines, 0.6, explains=True)
@@ -80,6 +86,10 @@ def own_explanation(world: World, run: Run, end: Fact) -> Own:
             also = "" if line is words["own"][0] else f", and later: {quoted(line)}"
             reason += f"{also}; whether it had used up {shared} itself or others had, nothing that was collected tells"
             sure = SHARED_SURE
+        if (full := _full_disk(world, run, end, words["own"])) is not None:
+            lines = [words["own"][0], *full.events[:3]]
+            reason = f"its own output says: {quoted(words['own'][0])}, and a daemon of {full.host} had met a full disk as well; who had filled it, nothing tells"
+            return Own("unknown", OWN_WORDS, reason, lines, SHARED_SURE, explains=True)
         weight = NETWORK_WORDS if deadline_by_any(world, run, end) else OWN_WORDS
         return Own("app.error", weight, reason, words["own"][:5], sure, explains=True)
     launch: list[Event] = end.attrs[LAUNCH]
@@ -111,6 +121,21 @@ def _lacked(own: list[Event], end: Fact) -> tuple[Event, str] | None:
         if line is not None and (found := symptom_of(line.message)) is not None and found[0].shared_out:
             return line, found[0].shared_out
     return None
+
+
+#: A disk stays full until somebody frees it; daemons of the node write now and then (seconds before the run's end, and after).
+FULL_BEFORE_S, FULL_AFTER_S = 600.0, 5.0
+_NO_SPACE = re.compile(r"no space left on device|\benospc\b|errno 28\b|disk (?:is )?full", re.IGNORECASE)
+
+
+def _full_disk(world: World, run: Run, end: Fact, own: list[Event]) -> Fact | None:
+    """The full disk of a node, of which a daemon tells, beside a run whose own error is that it found no space."""
+    if not own or not all(_NO_SPACE.search(event.message[:_MOST_TEXT]) for event in own):
+        return None
+    found = [
+        f for f in world.facts_on(DISK_FULL.name, run.nodes) if -FULL_AFTER_S <= end.start - f.start <= FULL_BEFORE_S
+    ]
+    return max(found, key=lambda f: f.key[1:], default=None)
 
 
 def peers_first(words: dict[str, list[Event]]) -> bool:

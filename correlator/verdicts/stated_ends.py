@@ -99,7 +99,7 @@ def tell(verdict: Verdict) -> None:
         words = _of_preempted(verdict)
     elif verdict.end.kind == RUN_REQUEUED.name:
         words = _of_requeued(verdict)
-    elif category == "app.timeout":
+    elif category == "app.timeout" or run.state == DEADLINE:
         words = _of_limit(verdict)
     headline, advice = words
     verdict.headline = verdict.headline or headline
@@ -129,6 +129,11 @@ def _of_requeued(verdict: Verdict) -> tuple[str, str]:
 def _of_limit(verdict: Verdict) -> tuple[str, str]:
     if verdict.run.state == DEADLINE:
         before = "" if verdict.run.nodes else " before it could start"
+        if verdict.category == "unknown":
+            return (
+                f"The deadline of your job came{before}: the nodes that it asks for were out of service.",
+                "Submit it without naming these nodes (-w), or with a later --deadline.",
+            )
         return (
             f"The deadline of your job came{before}.",
             "Submit it with a later --deadline, or with a shorter --time so that it still fits.",

@@ -122,7 +122,7 @@ def _case(reported: Situation, number: int) -> run.Case:
 
 
 #: The keys of a job in tests of edges; other fields of a job are columns of accounting.
-CASE_KEYS = frozenset({"nodes", "start", "end", "state", "exit_code", "signal", "env"})
+CASE_KEYS = frozenset({"nodes", "start", "end", "state", "exit_code", "signal", "cancelled_by", "env"})
 
 
 def _accounted(reported: list[Situation], jobs: pl.DataFrame) -> pl.DataFrame:

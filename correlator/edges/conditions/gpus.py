@@ -8,9 +8,10 @@ from correlator.edges.conditions.declaration import Conditions
 from correlator.facts.environment.kinds import FABRIC
 from correlator.facts.environment.symptoms import symptom_of
 from correlator.facts.fabric_managers import started_between
-from correlator.facts.gpu_drains import may_be_taken_off, taken_off
+from correlator.facts.gpu_drains import is_unusable, may_be_taken_off, taken_off
 from correlator.facts.gpu_hangs import stood_by
 from correlator.facts.gpu_holders import may_hold_as_well, none_counted
+from correlator.facts.jobs.output import may_be_of_gpu
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import CODE, FAMILY, WORDS
 from correlator.model.nouns import Fact
@@ -66,6 +67,28 @@ def stood_by_its_gpu(world: World, cause: Fact, effect: Fact) -> str | None:
         return stood
     others = may_hold_as_well(world, run, cause)
     return f"nothing tells whether job {run.key} held it or job {min(o.key for o in others)}" if others else None
+
+
+@CONDITIONS.named(
+    "its error is that of a lost GPU",
+    "Nobody else can have held the GPU, which cannot be used before it is reset; the run's error is that of a GPU that does not answer.",
+    lambda run, end: not none_counted(run),
+)
+def lost_its_gpu(world: World, cause: Fact, effect: Fact) -> str | None:
+    """A program whose GPU is lost meets that at its next call, and its end waits for the driver."""
+    run = run_of(world, effect)
+    if run is None:
+        return "the run is not known"
+    code = cause.attrs.get(CODE)
+    if not is_unusable(cause):
+        return f"the GPU can be used after Xid {code}"
+    words = effect.attrs.get(WORDS) or {}
+    own = words.get("own", ())
+    if not (own or words.get("gpu")) or not all(may_be_of_gpu(e.message) for e in own):
+        return "the run's error is not that of a GPU that does not answer"
+    if others := may_hold_as_well(world, run, cause):
+        return f"nothing tells whether job {run.key} held it or job {min(o.key for o in others)}"
+    return None
 
 
 @CONDITIONS.named("xid 74", "The Xid is 74, an NVLink error.")

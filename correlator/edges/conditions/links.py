@@ -120,9 +120,42 @@ def same_adapter(world: World, cause: Fact, effect: Fact) -> str | None:
     """A completion error names the adapter it happened on: another adapter's flap is innocent."""
     named = {str(e.entities.get("ibdev") or "").split(":")[0] for e in effect.events} - {""}
     device = str(cause.device or "")
-    if named and device not in named and _IBDEV.fullmatch(device):
-        return f"the error is on {', '.join(sorted(named))}, not on {device}"
-    return None
+    if not named or device in named or not _IBDEV.fullmatch(device):
+        return None
+    if any(_may_be_counted_as(world, cause.host, device, name) for name in named):
+        return None
+    return f"the error is on {', '.join(sorted(named))}, not on {device}"
+
+
+#: The kernel counts its adapters in the order of their buses (mlx5_2); systemd names interfaces by the bus (ibp154s0).
+_COUNTED, _BY_BUS = (
+    re.compile(r"mlx\d_(?P<number>\d+)"),
+    re.compile(r"(?P<type>ib|en)p(?P<bus>\d+)s(?P<slot>\d+)(?:f(?P<port>\d+))?\w*"),
+)
+
+
+def _may_be_counted_as(world: World, host: str | None, device: str, counted: str) -> bool:
+    """May an interface that is named by its bus be the adapter that the kernel counts so?
+
+    It is counted after the others of its type with lower buses; whether the host's further interfaces are counted before it, nothing tells.
+    """
+    number, own = _COUNTED.fullmatch(counted), _BY_BUS.fullmatch(device)
+    if number is None or own is None:
+        return False
+    others = [name for of, name in world.site.cables if of == host]
+    of_type = sorted(
+        _place_on_bus(found)
+        for name in {*others, device}
+        if (found := _BY_BUS.fullmatch(name)) and found["type"] == own["type"]
+    )
+    if len(of_type) < 2:
+        return False  # which of its adapters it is, nothing tells
+    before = of_type.index(_place_on_bus(own))
+    return before <= int(number["number"]) <= before + len({*others, device}) - len(of_type)
+
+
+def _place_on_bus(found: re.Match[str]) -> tuple[int, int, int]:
+    return int(found["bus"]), int(found["slot"]), int(found["port"] or 0)
 
 
 @CONDITIONS.named("single path", "The run has no other plane left to communicate over.")

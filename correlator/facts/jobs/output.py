@@ -49,6 +49,22 @@ _BROKEN_GPU = re.compile(
     r"|no cuda-capable device|device handle|hardware (?:stack )?error|driver shutting down|system not yet initialized|unknown error|gpu is lost|fallen off",
 )
 
+#: CUDA's messages that a GPU gives as well which failed under the program: of these the program's own mistake is one cause only (CUDA
+#: runtime API, cudaError). Where no display is attached, no kernel is ended for the time that it takes: the device does not answer.
+_GPU_LOST = re.compile(
+    r"launch timed out|unspecified launch failure|unknown error|cu(?:blas|dnn)_status_(?:execution_failed|internal_error)"
+)
+_GPU_ASTRAY = re.compile(r"illegal memory access|illegal instruction|misaligned address|invalid program counter")
+
+
+def may_be_of_gpu(message: str, *, lately: bool = False) -> bool:
+    """Does a program's error of CUDA look the same if its GPU failed under it? ``lately``: while it was at work on the GPU."""
+    text = message[:_KEPT_TEXT].lower()
+    if "device-side assert triggered" in text:
+        return False
+    return _GPU_LOST.search(text) is not None or (lately and _GPU_ASTRAY.search(text) is not None)
+
+
 #: The file system's messages: the program asked, the storage failed.
 _STORAGE = re.compile(
     r"input/output error|\beio\b|errno 5\b|read-only file ?system|errno 30\b|stale file handle|transport endpoint|cannot send after",

@@ -102,6 +102,14 @@ def _controller_ends() -> World:
     return world(lines, [run(1, ["n1"], 0, 60, "NODE_FAIL")])
 
 
+def _controller_forgets() -> World:
+    lines = [
+        _by_daemon(70, "slurmctld version 24.05 started", "ctl", kind="slurm.daemon_start"),
+        _by_daemon(75, "error: Orphan StepId=1.0 reported on node n1", "ctl", nodes=["n1"]),
+    ]
+    return world(lines, [run(1, ["n1"], 0, 60, "CANCELLED")])
+
+
 def panicked(at: float) -> Any:
     return event("kernel.panic", at, "n1", "Kernel panic - not syncing: Fatal exception")
 
@@ -179,6 +187,8 @@ CASES = [
                                 for i, end, state in ((1, 3600, "TIMEOUT"), (2, 900, "COMPLETED"))]), ("infra.node", "gpu.thermal", "n1")),
     Case("E43", lambda: _slow_by([e for i in range(8) for e in lustre(i * 200.0)]), ("infra.storage", "storage.outage", "fs1")),
     Case("E18", lambda: world(xid(0, 79), [one(8)]), ("infra.gpu", "gpu.xid", "n1")),
+    Case("E18U", lambda: world([*xid(0, 79), *out(98, "job.cuda_error", "RuntimeError: CUDA error: the launch timed out and was terminated")], [one(100)]),
+         ("infra.gpu", "gpu.xid", "n1")),
     Case("E24", lambda: world(xid(0, 74), [one(8)]), ("infra.gpu", "gpu.xid", "n1")),
     Case("E25", lambda: world([*xid(0, 119), *watchdog(602)], [one(605)]), ("infra.gpu", "gpu.xid", "n1")),
     Case("E26", lambda: world([*(event("pcie.aer", i * 20.0, "n1", "AER: Corrected error received", pci="0000:3a:00.0") for i in range(8)), *xid(300, 79)],
@@ -315,6 +325,8 @@ CASES = [
     Case("E79", lambda: world([_by_daemon(-29, "error: job_manager: exiting abnormally: Plugin initialization failed")], [run(1, ["n1", "n2"], -30, 0)]),
          ("infra.node", "plugin.failure", "n1")),
     Case("E74", lambda: _given_up(_timed_out(10), at=120), ("infra.node", "node.deaf", "n1")),
+    Case("E50B", lambda: world([event("kernel.boot", -500, "n1", "Linux version 6.1")], [one(60, "CANCELLED", cancelled_by="0")]), ("infra.node", "node.reboot", "n1")),
+    Case("E50F", _controller_forgets, ("infra.scheduler", "jobs.forgotten", "ctl")),
     Case("E75", _controller_ends, ("infra.scheduler", "launch.lost", "ctl")),
     Case("E76", lambda: world([_timed_out(2), *unlaunched(5, "Socket timed out on send/recv operation")], [run(1, ["n1", "n2"], -20, 5)]),
          ("infra.node", "node.deaf", "n1")),

@@ -9,6 +9,8 @@ import pytest
 
 from tests.correlator.field import KILLED, SET_DOWN, UNKNOWN, Situation, concluded, ended, heard, wrong
 
+CONTROLLER = ("infra.scheduler", "slurm.controller_restart", "ctl")
+BOOTED = ("infra.node", "node.reboot", "gpu01")
 ADMIN = ("infra.scheduler", "slurm.admin_action", "ctl")
 AT_NODE = ("infra.scheduler", "slurm.admin_action", "gpu01")
 SILENT = ("infra.node", "node.unresponsive", "gpu01")
@@ -42,6 +44,17 @@ def cancelled(by: str | None, **more: Any) -> tuple[dict[str, Any]]:
 KILL = "-0.5s ctl slurmctld: _slurm_rpc_kill_job: REQUEST_KILL_JOB JobId={{0}} uid {}"
 ALLOCATED = "-1h ctl slurmctld: sched: Allocate JobId={0} NodeList=gpu[01-02] #CPUs=2 Partition=gpu"
 LOGGED = tuple(f"-1h gpu0{i} slurmd: Launching batch job {{0}} for UID 1000" for i in (1, 2))
+WATCHDOG = "-0.5s {0} stderr: RuntimeError: watchdog: the loop stood still for 18 s, giving up"
+
+
+def suspended(since: str, until: str) -> tuple[str, str]:
+    words = "{} ctl slurmctld: _slurm_rpc_suspend({}) for {{0}} usec=143"
+    return words.format(since, "suspend"), words.format(until, "resume")
+
+
+RESTARTED = "15s ctl slurmctld: slurmctld version 24.05.3 started on cluster blue"
+FORGOTTEN = [*LOGGED, ALLOCATED, RESTARTED, "20s ctl slurmctld: error: Orphan StepId={0}.0 reported on node gpu01"]
+BOOT = "-10min gpu01 kernel: Linux version 6.1.0-18-amd64 (builder@host) (gcc-12) #1 SMP"
 
 
 def prolog(at: str, host: str, job: int) -> str:
@@ -93,6 +106,27 @@ SITUATIONS = [
         *LOGGED, ALLOCATED, "-20s ctl slurmctld: slurmctld version 24.05.3 started on cluster blue"], cancelled("0"), (UNKNOWN,), at_most=0.7),
     heard("root, while slurmctld restarts", [
         *LOGGED, ALLOCATED, "-20s ctl slurmctld: slurmctld version 24.05.3 started on cluster blue", KILL.format(0)], cancelled("0"), (CANCEL,)),
+    heard("slurmctld without its record of jobs", FORGOTTEN, cancelled(None), (CONTROLLER,)),
+    heard("its user, before slurmctld started without its record", FORGOTTEN, cancelled("1000"), (CANCEL,)),
+    heard("nobody says who, and another job's node reports it", [
+        *LOGGED, ALLOCATED, RESTARTED, "25s ctl slurmctld: error: Orphan StepId=999.0 reported on node gpu03"], cancelled(None), (CANCEL,)),
+    heard("nobody says who, and a job's output has the words", [
+        *LOGGED, ALLOCATED, RESTARTED, "-1s {0} stderr: slurmctld: error: Orphan StepId={0}.0 reported on node gpu01"], cancelled(None), (CANCEL,)),
+    heard("root, what a node's boot had left of it", [*LOGGED, BOOT, KILL.format(0)], cancelled("0"), (BOOTED,), at_most=0.8),
+    heard("its user, after a node's boot", [*LOGGED, BOOT, KILL.format(1000)], cancelled("1000"), (CANCEL,)),
+    heard("root, several after a node's boot", [*LOGGED, BOOT, KILL.format(0), KILL.format(0).replace("{0}", "{1}")],
+          (*cancelled("0"), ended("CANCELLED", nodes="gpu05", cancelled_by="0", **ALICE)), (CANCEL, CANCEL)),
+    # stopped for a while
+    heard("its watchdog, right after a suspension", [SLURMD, *suspended("-20s", "-1s"), WATCHDOG], killed(1), (UNKNOWN,), at_most=0.6),
+    heard("its watchdog, half a minute after a suspension", [SLURMD, *suspended("-60s", "-30s"), WATCHDOG], killed(1), (UNKNOWN,), at_most=0.6),
+    heard("an error of its own, half a minute after a suspension", [
+        SLURMD, *suspended("-60s", "-30s"), "-1s {0} stderr: KeyError: 'loss'"], killed(1), (APP,)),
+    heard("its watchdog, and another job was suspended", [
+        SLURMD, *(line.replace("{0}", "4711") for line in suspended("-20s", "-1s")), WATCHDOG], killed(1), (APP,)),
+    heard("its watchdog, and a stranger's suspension was refused", [
+        SLURMD, "-20s ctl slurmctld: _slurm_rpc_suspend(suspend) for {0} Access/permission denied", WATCHDOG], killed(1), (APP,)),
+    heard("its watchdog, and its output has the words", [
+        SLURMD, "-20s {0} stderr: slurmctld: _slurm_rpc_suspend(suspend) for {0} usec=1", WATCHDOG], killed(1), (APP,)),
     # killed by whom
     heard("somebody kills it", [SLURMD, DIES], killed(137), (UNKNOWN,), at_most=0.8),
     heard(

@@ -53,6 +53,30 @@ def test_a_flap_on_a_port_the_job_did_not_use() -> None:
     assert any("the error is on mlx5_3, not on mlx5_0" in r.reason for r in found.rejections)
 
 
+BY_BUS = ("ibp24s0", "ibp42s0", "ibp154s0", "ibp171s0")
+
+
+@pytest.mark.parametrize(
+    ("device", "counted", "is_it"),
+    [
+        ("ibp154s0", "mlx5_2", True),
+        ("ibp154s0", "mlx5_3", True),  # the card of eno1 may be counted before it
+        ("ibp24s0", "mlx5_2", False),
+        ("ibp171s0", "mlx5_2", False),
+        ("ibp154s0", "bnxt_re2", False),
+    ],
+)
+def test_an_adapter_that_is_counted_is_one_of_those_named_by_their_bus(device: str, counted: str, is_it: bool) -> None:
+    """NCCL names mlx5_2, which is counted in the order of the buses; the switch's cable names the interface by its bus."""
+    cables = [
+        {"host": "n1", "device": name, "switch": f"s{i}", "switch_port": "1"}
+        for i, name in enumerate((*BY_BUS, "eno1"))
+    ]
+    lines = [*down(0, "n1", device), *lost_peers(60, ibdev=counted)]
+    found = judged(world(lines, [one(62)], links=cables))["1"]
+    assert said(found) == (("infra.network", "link.outage", "n1") if is_it else ("unknown", None, None))
+
+
 def test_a_flap_of_the_management_link_kills_no_collective() -> None:
     assert said(verdict([*down(0, "n1", "eth0", 90), *lost_peers(60)], one(62))) == ("unknown", None, None)
 

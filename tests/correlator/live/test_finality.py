@@ -47,7 +47,8 @@ def minutes(verdict: dict[str, Any]) -> float:
 
 XID = f"-1s gpu01 kernel: {XID48}"
 RESULTS: dict[str, tuple[tuple[str, ...], dict[str, Any], tuple[float, float], str]] = {
-    "cancelled": (ALIVE, ended("CANCELLED"), (12, 13), "causes of a cancellation"),
+    "cancelled": (ALIVE, ended("CANCELLED", cancelled_by="1000"), (12, 13), "causes of a cancellation"),
+    "cancelled by nobody": (ALIVE, ended("CANCELLED"), (25, 26), "causes of a cancellation"),
     "preempted": (ALIVE, ended("PREEMPTED"), (12, 13), "the last lines of a job"),
     "out of memory": (ALIVE, ended("OUT_OF_MEMORY"), (12, 13), "the last lines of a job"),
     "time limit": (ALIVE, ended("TIMEOUT"), (12, 26), "causes of a missed time limit"),

@@ -14,9 +14,23 @@ INVALID = event("slurm.node_invalid", 0.0, "ctl", f"Setting node n5 state to INV
 BACK = event("slurm.node_up", 60.0, "ctl", "node n5 returned to service", source="slurmctld", nodes=["n5"])
 
 
-def reason(*events: Any, command: str = "sbatch -w n5 --deadline=now+9 x.sh") -> str:
+def verdict(*events: Any, command: str = "sbatch -w n5 --deadline=now+9 x.sh") -> Any:
     waiting = run(1, [], 90, 90, "DEADLINE", submit_line=command, exit_code=1)
-    return judged(world(events, [waiting]))["1"].reason
+    return judged(world(events, [waiting]))["1"]
+
+
+def reason(*events: Any, command: str = "sbatch -w n5 --deadline=now+9 x.sh") -> str:
+    return str(verdict(*events, command=command).reason)
+
+
+def test_it_is_open_whether_it_would_have_started() -> None:
+    out = verdict(INVALID)
+    assert (out.category, out.headline) == (
+        "unknown",
+        "The deadline of your job came before it could start: the nodes that it asks for were out of service.",
+    )
+    assert out.confidence <= 0.6
+    assert verdict(INVALID, BACK).category == verdict().category == "app.timeout"
 
 
 @pytest.mark.parametrize("option", ["-w n5", "-wn5", "--nodelist=n5", "--nodelist n5"])
