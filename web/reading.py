@@ -37,7 +37,7 @@ from store.questions import (
 )
 from store.questions import triage as triage_questions
 from store.tables import EVENTS, INCIDENTS, RUNS
-from web import slowdowns, suggesting, triage
+from web import advising, slowdowns, suggesting, triage
 from web.cursors import decode_cursor, encode_cursor
 from web.problems import ProblemError
 from web.shaping import document
@@ -199,6 +199,7 @@ class Reader:
         names = {cluster: run_names.differing(self, cluster) for cluster in {row["cluster"] for row in rows}}
         for row in rows:
             row["document"] = run_names.renamed(document(row["document"]), names[row["cluster"]])
+        advising.keep_due(self, [] if self.own else rows)  # commands are not for owners of jobs
         triage.attach(self, rows)
 
     def _recurrence(self, row: Row) -> list[Row]:
@@ -289,6 +290,7 @@ class Reader:
                 "job that was started again is written JOB#N.", extra={"suggestions": suggesting.runs(self, key)},
             )  # fmt: skip
         row["document"] = document(row["document"])
+        advising.keep_due(self, [] if self.own else [row])
         blocks.attach(self, row["document"].get("evidence") or [])
         return row
 
