@@ -77,6 +77,11 @@ def _concluded(hops: Iterable[Hop]) -> list[Row]:
     ]  # fmt: skip
 
 
+def unwritten(document: Row) -> list[Row]:
+    """What the chain of a verdict begins with and no line of its evidence tells of at its time: events as ``chain_steps`` has them."""
+    return [item["event"] for item in _concluded(hops_of({**document, "events": document.get("evidence") or []}))]
+
+
 def _folded(items: list[Row]) -> list[Row]:
     kinds: dict[tuple[Any, ...], list[Row]] = {}
     for item in items:

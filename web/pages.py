@@ -47,6 +47,7 @@ from web.access import read_audit
 from web.access.authentication import asking
 from web.access.people import Person, Role
 from web.assets import assets
+from web.axis_ends import first_evidence, hops_of
 from web.feedback import asker, remembered
 from web.glyphs import GLYPHS, LEGEND, glyph_of
 from web.reading import PAGE, Reader
@@ -264,6 +265,8 @@ def incidents(
     return render(request, "incidents.html", severity=severity, q=q, state=state, nav="incidents", **found)
 
 
+#: Times in the head of an incident are to the second.
+WHOLE_SECOND = timedelta(seconds=1)
 #: Of each way in which incidents resemble one, its page shows this many.
 SIMILAR = 5
 
@@ -280,6 +283,7 @@ def incident(
         document = row["document"]
         events = {str(event.get("id")): event for event in document.get("events") or []}
         steps = chain.chain_steps(document, events)
+        first = first_evidence(document, hops_of(document))
         everything = reads_all(asking(request))
         return {
             "doc": document, "events": events, "steps": steps, "table": chain.table_rows(document), "hosts": chain.hosts_of(steps),
@@ -287,6 +291,7 @@ def incident(
             "states": read.node_states(api.incident_hosts(document, row), row["start"], row["end"], of=row),
             "answers": read.feedback(incident_id=row["incident_id"]), "judged": read.run_keys(row["incident_id"]),
             "changes": triage.history(read, row["incident_id"]), "similar": read.similar(row, SIMILAR), "most_runs": shared.MOST_RUNS,
+            "first": first if first and row["start"] and first < row["start"] - WHOLE_SECOND else None,
             "messages": messages_about(read, document, str(request.base_url).rstrip("/")) if everything else [],
             "both": shared.of_incident(read, row) if everything and shared.is_comparable(document) else None,
             "replay": replays.of_page(read, row, replayed),
@@ -379,7 +384,8 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
         slowed=slowed, slowed_by={one["incident_id"]: one for one in slowed_by}, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
-        pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
+        pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, concluded=chain.unwritten(doc),
+        unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
         accounting=job_accounting.document(read, row), software=job_software.document(read, row, doc), tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",

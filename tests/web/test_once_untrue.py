@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -96,6 +97,25 @@ def test_the_table_counts_from_the_t0_of_the_axis() -> None:
     begun = document_range(told, {"start": T0, "end": T0})[0]
     ((_, _, since, _),) = table_rows(told)
     assert since == (T0 - begun).total_seconds() == 600.5
+
+
+def test_an_incident_says_when_its_first_evidence_is_if_that_came_before_its_begin(store: Any) -> None:
+    """ "Began 18:16:12" stood above an axis whose T0, the first evidence, was 18:04:55."""
+    began = "Began 03:00:00 UTC 21 Nov 2026"
+    client = TestClient(create_app(store))
+
+    def head() -> str:
+        text = re.sub(r"<[^>]*>", " ", client.get("/incidents/I7").text)
+        return re.sub(r"\s+", " ", text)
+
+    assert f"{began} over at" in head()
+    store.con.execute(
+        'UPDATE model.incidents SET "start" = ? WHERE incident_id = ?', [BEGAN + timedelta(seconds=31), "I7"]
+    )
+    try:
+        assert "Began 03:00:31 UTC 21 Nov 2026 first evidence 03:00:00 over at" in head()
+    finally:
+        store.con.execute('UPDATE model.incidents SET "start" = ? WHERE incident_id = ?', [BEGAN, "I7"])
 
 
 def test_lines_that_come_days_late_do_not_stretch_the_picture(store: Any) -> None:
