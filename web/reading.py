@@ -58,17 +58,22 @@ NAMES_KEPT_S = 15.0
 def joined_states(rows: Sequence[Row]) -> list[Row]:
     """Each state of a node once, from its first record on: polls, sinfo and accounting report the same one repeatedly.
 
-    ``rows`` are in the order of host and time. A reason that only one of the records has is the state's.
+    ``rows`` are in the order of host and time. A reason that only one of the records has is the state's. A state that was over
+    before it was reported again is two: what was between is not known.
     """
     out: list[Row] = []
     for row in rows:
         last = out[-1] if out else None
-        same = last is not None and last["host"] == row["host"] and _state(last) == _state(row)
+        same = last is not None and last["host"] == row["host"] and _state(last) == _state(row) and _goes_on(last, row)
         if last is not None and same and (last["reason"] == row["reason"] or not (last["reason"] and row["reason"])):
             last |= {"until": row["until"], "reason": last["reason"] or row["reason"]}
         else:
             out.append(dict(row))
     return out
+
+
+def _goes_on(state: Row, row: Row) -> bool:
+    return state["until"] is None or row["time"] <= state["until"]
 
 
 def _state(row: Row) -> str:
