@@ -47,7 +47,6 @@ from web.access import read_audit
 from web.access.authentication import asking
 from web.access.people import Person, Role
 from web.assets import assets
-from web.axis_ends import first_evidence, hops_of
 from web.feedback import asker, remembered
 from web.glyphs import GLYPHS, LEGEND, glyph_of
 from web.reading import PAGE, Reader
@@ -265,8 +264,6 @@ def incidents(
     return render(request, "incidents.html", severity=severity, q=q, state=state, nav="incidents", **found)
 
 
-#: Times in the head of an incident are to the second.
-WHOLE_SECOND = timedelta(seconds=1)
 #: Of each way in which incidents resemble one, its page shows this many.
 SIMILAR = 5
 
@@ -283,7 +280,6 @@ def incident(
         document = row["document"]
         events = {str(event.get("id")): event for event in document.get("events") or []}
         steps = chain.chain_steps(document, events)
-        first = first_evidence(document, hops_of(document))
         everything = reads_all(asking(request))
         return {
             "doc": document, "events": events, "steps": steps, "table": chain.table_rows(document), "hosts": chain.hosts_of(steps),
@@ -291,7 +287,7 @@ def incident(
             "states": read.node_states(api.incident_hosts(document, row), row["start"], row["end"], of=row),
             "answers": read.feedback(incident_id=row["incident_id"]), "judged": read.run_keys(row["incident_id"]),
             "changes": triage.history(read, row["incident_id"]), "similar": read.similar(row, SIMILAR), "most_runs": shared.MOST_RUNS,
-            "first": first if first and row["start"] and first < row["start"] - WHOLE_SECOND else None,
+            "first": chain.first_before(document, row["start"]),
             "messages": messages_about(read, document, str(request.base_url).rstrip("/")) if everything else [],
             "both": shared.of_incident(read, row) if everything and shared.is_comparable(document) else None,
             "replay": replays.of_page(read, row, replayed),

@@ -114,6 +114,7 @@ def test_an_incident_says_when_its_first_evidence_is_if_that_came_before_its_beg
     )
     try:
         assert "Began 03:00:31 UTC 21 Nov 2026 first evidence 03:00:00 over at" in head()
+        assert "<br>first evidence 03:00:00<br>over at" in client.get("/api/v1/incidents/I7/bundle").text
     finally:
         store.con.execute('UPDATE model.incidents SET "start" = ? WHERE incident_id = ?', [BEGAN, "I7"])
 
