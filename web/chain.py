@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -15,6 +16,8 @@ from web.timerange import rfc3339
 
 Row = dict[str, Any]
 
+#: Pages give the begin of an incident to this.
+SHOWN = timedelta(seconds=1)
 #: From this many steps of one kind on (the links of a switch, the errors of one kernel), one is shown and the rest
 #: folded.
 FOLD = 4
@@ -75,6 +78,17 @@ def _concluded(hops: Iterable[Hop]) -> list[Row]:
                    "message": end.says or kind_of(end.kind).summary, "layer": kind_of(end.kind).layer}, "step": None}
         for key, end in found.items() if key not in effects
     ]  # fmt: skip
+
+
+def first_before(document: Row, began: datetime | None) -> datetime | None:
+    """When the first evidence is, T0 of the time axis, if that is earlier than when the incident ``began`` by more than pages show."""
+    first = first_evidence(document, hops_of(document))
+    return first if first and began and first < began - SHOWN else None
+
+
+def unwritten(document: Row) -> list[Row]:
+    """What the chain of a verdict begins with and no line of its evidence tells of at its time: events as ``chain_steps`` has them."""
+    return [item["event"] for item in _concluded(hops_of({**document, "events": document.get("evidence") or []}))]
 
 
 def _folded(items: list[Row]) -> list[Row]:

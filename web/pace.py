@@ -122,7 +122,7 @@ def picture(pace: Row | None) -> Row | None:
     every = pace["all"]["points"]
     drawn = pace["ranks"][:DRAWN] if pace["ranks_total"] > 1 else []
     first, last = every[0][0], every[-1][0]
-    highest = max(most for *_, most in every)
+    lowest, highest = min(least for _, least, *_ in every), max(most for *_, most in every)
 
     def path(points: Iterable[tuple[datetime, float]]) -> str:
         spread = max((last - first).total_seconds(), 1e-9)
@@ -144,6 +144,6 @@ def picture(pace: Row | None) -> Row | None:
         )
 
     return {
-        **pace, "first": first, "last": last, "highest": highest, "wide": WIDE, "high": HIGH, "edge": EDGE, "usual": lines(every, 2),
+        **pace, "first": first, "last": last, "lowest": lowest, "highest": highest, "wide": WIDE, "high": HIGH, "edge": EDGE, "usual": lines(every, 2),
         "band": bands() if pace["ranks_total"] > 1 else "", "drawn": [{**one, "line": lines(one["points"], 1)} for one in drawn],
     }  # fmt: skip

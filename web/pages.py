@@ -287,6 +287,7 @@ def incident(
             "states": read.node_states(api.incident_hosts(document, row), row["start"], row["end"], of=row),
             "answers": read.feedback(incident_id=row["incident_id"]), "judged": read.run_keys(row["incident_id"]),
             "changes": triage.history(read, row["incident_id"]), "similar": read.similar(row, SIMILAR), "most_runs": shared.MOST_RUNS,
+            "first": chain.first_before(document, row["start"]),
             "messages": messages_about(read, document, str(request.base_url).rstrip("/")) if everything else [],
             "both": shared.of_incident(read, row) if everything and shared.is_comparable(document) else None,
             "replay": replays.of_page(read, row, replayed),
@@ -379,7 +380,8 @@ def job(request: Request, read: Read, key: str) -> HTMLResponse:
     return render(
         request, "job.html", row=row, doc=doc, answers=read.feedback(run=row), attempts=attempts, artifacts=artifacts,
         slowed=slowed, slowed_by={one["incident_id"]: one for one in slowed_by}, nodes=job_nodes(read, row, seen, doc.get("rivals") or []), output=output, unshown=unshown,
-        pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
+        pace=pace.picture(pace.of_run(read, row, attempts)), evidence=found, concluded=chain.unwritten(doc),
+        unstarted=job_files.has_not_started(row), variables=variables, environment=environment, own_only=read.own,
         hook_losses=hook_losses.reasons(read, row) if unbrought else [],
         hooks_work=hook_losses.others_brought(read, row) if unbrought else None,
         accounting=job_accounting.document(read, row), software=job_software.document(read, row, doc), tasks=read.array_tasks(row), judged=[row["run_key"]] if doc.get("category") else [], nav="jobs",

@@ -37,7 +37,7 @@ from store.questions import (
 )
 from store.questions import triage as triage_questions
 from store.tables import EVENTS, INCIDENTS, RUNS
-from web import slowdowns, suggesting, triage
+from web import advising, slowdowns, suggesting, triage
 from web.cursors import decode_cursor, encode_cursor
 from web.problems import ProblemError
 from web.shaping import document
@@ -58,17 +58,22 @@ NAMES_KEPT_S = 15.0
 def joined_states(rows: Sequence[Row]) -> list[Row]:
     """Each state of a node once, from its first record on: polls, sinfo and accounting report the same one repeatedly.
 
-    ``rows`` are in the order of host and time. A reason that only one of the records has is the state's.
+    ``rows`` are in the order of host and time. A reason that only one of the records has is the state's. A state that was over
+    before it was reported again is two: what was between is not known.
     """
     out: list[Row] = []
     for row in rows:
         last = out[-1] if out else None
-        same = last is not None and last["host"] == row["host"] and _state(last) == _state(row)
+        same = last is not None and last["host"] == row["host"] and _state(last) == _state(row) and _goes_on(last, row)
         if last is not None and same and (last["reason"] == row["reason"] or not (last["reason"] and row["reason"])):
             last |= {"until": row["until"], "reason": last["reason"] or row["reason"]}
         else:
             out.append(dict(row))
     return out
+
+
+def _goes_on(state: Row, row: Row) -> bool:
+    return state["until"] is None or row["time"] <= state["until"]
 
 
 def _state(row: Row) -> str:
@@ -199,6 +204,7 @@ class Reader:
         names = {cluster: run_names.differing(self, cluster) for cluster in {row["cluster"] for row in rows}}
         for row in rows:
             row["document"] = run_names.renamed(document(row["document"]), names[row["cluster"]])
+        advising.keep_due(self, [] if self.own else rows)  # commands are not for owners of jobs
         triage.attach(self, rows)
 
     def _recurrence(self, row: Row) -> list[Row]:
@@ -289,6 +295,7 @@ class Reader:
                 "job that was started again is written JOB#N.", extra={"suggestions": suggesting.runs(self, key)},
             )  # fmt: skip
         row["document"] = document(row["document"])
+        advising.keep_due(self, [] if self.own else [row])
         blocks.attach(self, row["document"].get("evidence") or [])
         return row
 

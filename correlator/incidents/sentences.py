@@ -237,13 +237,14 @@ def _is_back(incident: Incident) -> bool:
 def _what_to_do(incident: Incident) -> tuple[Advice, ...]:
     """The advice for the cause as it is: a link that came back and hurt nobody is no reason to drain its node."""
     root, cause = incident.root, cause_of(incident.root)
+    lasts = any(f.end is None and not f.attrs.get(END_UNSEEN) for f in (root, *incident.flaps))
+    hurt = incident.verdicts or incident.slowed or any(f.kind == NODE_DOWN.name for f in incident.members)
+    if not lasts and not hurt:
+        return cause.instead.unhurt or cause.advice
     if cause.instead.switch and any(e.host == root.host and e.source == "switch" for e in root.events):
         return cause.instead.switch
-    if any(f.end is None and not f.attrs.get(END_UNSEEN) for f in (root, *incident.flaps)):
+    if lasts:
         return cause.advice
-    hurt = incident.verdicts or incident.slowed or any(f.kind == NODE_DOWN.name for f in incident.members)
-    if not hurt:
-        return cause.instead.unhurt or cause.advice
     return cause.instead.once or cause.advice if incident.times == 1 else cause.advice
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -98,6 +99,26 @@ def test_the_table_counts_from_the_t0_of_the_axis() -> None:
     assert since == (T0 - begun).total_seconds() == 600.5
 
 
+def test_an_incident_says_when_its_first_evidence_is_if_that_came_before_its_begin(store: Any) -> None:
+    """ "Began 18:16:12" stood above an axis whose T0, the first evidence, was 18:04:55."""
+    began = "Began 03:00:00 UTC 21 Nov 2026"
+    client = TestClient(create_app(store))
+
+    def head() -> str:
+        text = re.sub(r"<[^>]*>", " ", client.get("/incidents/I7").text)
+        return re.sub(r"\s+", " ", text)
+
+    assert f"{began} over at" in head()
+    store.con.execute(
+        'UPDATE model.incidents SET "start" = ? WHERE incident_id = ?', [BEGAN + timedelta(seconds=31), "I7"]
+    )
+    try:
+        assert "Began 03:00:31 UTC 21 Nov 2026 first evidence 03:00:00 over at" in head()
+        assert "<br>first evidence 03:00:00<br>over at" in client.get("/api/v1/incidents/I7/bundle").text
+    finally:
+        store.con.execute('UPDATE model.incidents SET "start" = ? WHERE incident_id = ?', [BEGAN, "I7"])
+
+
 def test_lines_that_come_days_late_do_not_stretch_the_picture(store: Any) -> None:
     axis = TestClient(create_app(store)).get("/api/v1/axis/I7").json()
     assert axis["end"] - axis["start"] < 800 < LATE_S
@@ -153,6 +174,34 @@ def test_causes_at_one_moment_share_a_number_and_values_say_when_they_were_measu
         "power of 0000:ba:00: not measured, at +300 s; all 8 devices 60 to 70 W", "power: not measured",
         "last 80 W at 0 s, then not measured", "", "",
     ]  # fmt: skip
+
+
+#: What is done to the canvas, in order, where an arrow leads along a job's bar to its end; and the places of words and of pills.
+STRUCK = """Promise.all([import('/static/axis/bands.js'), import('/static/axis/arrows.js')]).then(([b, a]) => {
+  const done = [], g = new Proxy({measureText: words => ({width: 6 * words.length}), stroke: path => done.push('stroke'),
+    fillText: words => done.push(words)}, {get: (has, name) => has[name] ?? (() => {}), set: () => true});
+  const p = {c: {}, font: () => '', layer: () => '', glyph: () => {}};
+  const band = {kind: 'job', start: 0, end: 500, state: 'FAILED', text: 'n1', ending: 'bad', told: true};
+  const row = {item: {id: 'job', layer: 'job', bands: [band], marks: [], series: []}, top: 40, bar: 16, middle: 48};
+  const cause = {item: {id: 'gpu', layer: 'gpu', bands: [], marks: [], series: []}, top: 0, bar: 16, middle: 8};
+  const view = {gutter: 0, top: 0, width: 900, height: 90, rows: [cause, row], byLane: new Map([['gpu', cause], ['job', row]])};
+  const scale = {x: t => t, t: x => x}, byId = new Map([['a', {lane: 'gpu', t: 100}], ['b', {lane: 'job', t: 500, role: 'effect'}]]);
+  b.bands(g, p, view, scale);
+  const words = 'a window that is allowed, so long that it reaches the end';
+  const data = {arrows: [{n: 1, from: 'a', to: 'b', lag: 400, lag_text: words, window: null, because: ''}]};
+  const pills = a.arrows(g, p, view, scale, data, byId, {});
+  return [done, pills, row.ending];
+})"""
+
+
+def test_an_arrow_does_not_strike_out_how_a_job_ended(look: Any, once: str) -> None:
+    """The arrow from an Xid to the end of its job went through "FAILED", and the pill of a step covered "TIMEOUT"."""
+    done, pills, ending = look(at=once).open("/incidents/I7", axis=True).evaluate(STRUCK)
+    assert done[0] == "FAILED", "it is written with its bar"
+    again = len(done) - done[::-1].index("FAILED")
+    assert "stroke" in done[:again] and again < done.index("1"), "and again over the arrow, below the pill"
+    (pill,) = pills
+    assert pill["x"] + pill["w"] < ending["x"] or pill["x"] > ending["x"] + ending["w"], "no pill covers it"
 
 
 def drawn(eyes: Any, path: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -61,6 +62,8 @@ def test_a_rank_that_is_slower_than_the_others_comes_first(store: fixture.FakeSt
     ]
     assert found["ranks_total"] == 4 and {tuple(point[1:]) for point in found["all"]["points"]} == {(0.4, 0.4, 0.8)}
     text = client.get("/jobs/15").text
+    # "0 to 0.8 s" was the picture's scale, and no rank printed 0.
+    assert "as the job itself printed it: 0.4 s to 0.8 s, drawn from 0." in re.sub(r"\s+", " ", text)
     assert "2.00 × the median" in text and text.index("rank 2") < text.index("rank 0")
 
 

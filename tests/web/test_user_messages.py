@@ -55,6 +55,7 @@ def test_the_page_has_the_message_ready_unless_its_headline_is_wrong(client: Any
     text = html.unescape(asks.get(f"/incidents/{name}").text)
     (message,) = re.findall(r'data-copy="(Your job 15[^"]*)"', text)
     assert verdict["headline"] in message and verdict["summary"] in message and "http://testserver/jobs/15" in message
+    assert '<details class="message" open>' in text, "one message is not folded away"
     asks.post(f"/api/v1/incidents/{name}/state", json={"state": "wrong", "category": "unknown"})
     assert "Your job 15" not in asks.get(f"/incidents/{name}").text
 

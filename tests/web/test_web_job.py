@@ -108,6 +108,26 @@ def test_a_line_is_called_an_effect_only_where_the_cause_lies_elsewhere(yours: A
     assert ("This line is the effect" in page(store, "16")) is said
 
 
+def test_what_was_measured_is_evidence_before_lines_of_something_else() -> None:
+    """The evidence of a job that GPUs' heat slowed was six lines about a processor's temperature."""
+    store = fixture.build()
+    sides = {
+        "cause": {"": "cpu", "_fact": "gpu.thermal", "_host": "n1", "_time": "2026-11-21T00:16:12Z", "_says": "8 GPUs held back by heat"},
+        "effect": {"": None, "_fact": "job.slow", "_run": "16", "_time": "2026-11-21T00:16:14Z", "_says": "steps took 4 s instead of 2 s"},
+    }  # fmt: skip
+    step = {f"{side}{key}": value for side, has in sides.items() for key, value in has.items()}
+    line = {"id": "cpu", "source": "n1/syslog", "line": 1, "host": "n1", "message": "CPU34: Core temperature", "event": "kernel.thermal",
+            "time": "2026-11-21T00:04:55Z", "role": "cause"}  # fmt: skip
+    document = {"evidence": [line], "chain": [step | {"cause_pm_s": 0.0, "effect_pm_s": 61.0, "lag_s": 2.0}]}
+    store.con.execute("UPDATE model.runs SET document = ? WHERE run_key = '16'", [json.dumps(document)])
+    text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", "", page(store, "16")))
+    evidence = text[text.index("Evidence 1 line") :]
+    assert evidence.index("8 GPUs held back by heat gpu.thermal, no line, began by 00:16:12") < evidence.index("CPU34")
+    document["chain"][0] |= {"cause_time": line["time"], "cause": "cpu"}  # the line tells of it
+    store.con.execute("UPDATE model.runs SET document = ? WHERE run_key = '16'", [json.dumps(document)])
+    assert "no line" not in page(store, "16")
+
+
 def test_a_node_that_slurm_lost_has_a_card_and_the_others_are_named() -> None:
     store = fixture.build()
     names = [f"n{n:03d}" for n in range(60)]

@@ -106,6 +106,9 @@ def test_a_state_that_is_reported_again_and_again_stands_once() -> None:
         ("a", 0, 2, "idle", None), ("a", 2, 5, "down*", "Not responding"), ("a", 5, 6, "down*", "fan"),
         ("a", 6, 7, "idle", None), ("a", 7, 8, "drained", "fan"), ("a", 8, 9, "idle", None), ("b", 9, None, "idle", None),
     ]  # fmt: skip
+    apart = [{"host": "a", "time": n, "until": n + 1, "state": "idle", "reason": None} for n in (0, 1, 5)]
+    kept = [(row["host"], row["time"], row["until"], row["state"], row["reason"]) for row in joined_states(apart)]
+    assert kept == [("a", 0, 2, "idle", None), ("a", 5, 6, "idle", None)], "between 2 and 5 nothing is known"
     assert rows[0]["until"] == 1, "the rows themselves stay as they were read"
 
 

@@ -92,7 +92,7 @@ def _file(found: Content, templates: jinja2.Environment, *, several: bool, redac
     with shown_in("UTC"):
         text = templates.get_template("bundle.html").render(
             row=row, doc=document, runs={run["run_key"]: run for run in whole["runs"]}, states=whole["states"], events=events,
-            steps=steps, hosts=chain.hosts_of(steps), table=chain.table_rows(document), lines=whole["lines"],
+            steps=steps, first=chain.first_before(document, row["start"]), hosts=chain.hosts_of(steps), table=chain.table_rows(document), lines=whole["lines"],
             changes=whole["changes"], similar=whole["similar"], axis=_in_script(whole["axis"]), manifest=manifest,
             manifest_json=_in_script(manifest), parts=parts, cut=cut, replaced=replaced, made=_now(), policy=_policy(style, script),
             style=Markup(style), script=Markup(script), zone="UTC", person=None, reads=False, writable=False, judged=[],

@@ -177,11 +177,13 @@ _REBOOT = Cause(
 )  # fmt: skip
 
 
-#: No fault: it does not restart by itself, and no software is to be suspected.
+#: No fault: there is nothing to look for, it does not restart by itself, and no software is to be suspected. Whoever planned the
+#: work ends it.
 _PLANNED = replace(
     _REBOOT,
     event="node.maintenance",
     title="{host} was rebooted in planned work",
+    advice=(),
     family="",
     software=(),
     restarts=False,

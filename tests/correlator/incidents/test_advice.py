@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from correlator.facts.links.kinds import LINK_OUTAGE
-from correlator.facts.nodes.kinds import NODE_DOWN, NODE_PANIC
-from correlator.facts.registry import cause_of
+from correlator.facts.nodes.kinds import NODE_DOWN, NODE_PANIC, NODE_REBOOT
+from correlator.facts.registry import cause_of, root_event
 from correlator.incidents import sentences
 from correlator.incidents.incident import Incident
-from correlator.model.attributes import END_UNSEEN
+from correlator.model.attributes import END_UNSEEN, PLANNED, REASON
 from correlator.model.nouns import Event, Fact
 from parsers.xid import xids
 from tests.correlator.making import T0, event, facts, run, world
@@ -47,6 +47,12 @@ CHECK = "Check cable, transceiver and switch port of eth0 of n1 in the next wind
         (outage(None, unseen=True), {}, "Nothing now: no job was hurt", None),
         (
             outage(None, "leaf1", events=(event("switch.port_down", 0, "leaf1", source="switch"),)), {},
+            "Check cable and transceiver at eth0 of switch leaf1", None,
+        ),
+        # The repair list says of it that there is nothing to do.
+        (outage(4.0, "leaf1", events=(event("switch.port_down", 0, "leaf1", source="switch"),)), {}, "Nothing now: no job was hurt", None),
+        (
+            outage(4.0, "leaf1", events=(event("switch.port_down", 0, "leaf1", source="switch"),)), {"slowed": True},
             "Check cable and transceiver at eth0 of switch leaf1", None,
         ),
         # Only the switch's log tells of it, and it is the node's link.
@@ -107,3 +113,12 @@ def test_an_end_that_nobody_saw_puts_no_node_back() -> None:
     down = NODE_DOWN.fact(T0 + 5, T0 + 60, 0.1, host="n0", attrs={END_UNSEEN: True})
     incident = Incident("I-1", NODE_PANIC.fact(T0, None, 0.1, host="n0"), "impact", "infra.node", members=[down])
     assert any("state=resume" in str(row["command"]) for row in sentences.advice(incident))
+
+
+def test_planned_work_calls_for_no_search_for_a_fault() -> None:
+    """Of a node that was rebooted for a new DIMM the page said to look for a power or hardware cause, and `state=resume` beside Copy."""
+    root = NODE_REBOOT.fact(
+        T0, T0 + 60, 0.1, host="n1", attrs={PLANNED: True, REASON: "planned maintenance: DIMM swap"}
+    )
+    assert root_event(root, 1) == "node.maintenance"
+    assert sentences.advice(Incident("I-1", root, "benign", "infra.node")) == []

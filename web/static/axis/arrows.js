@@ -1,6 +1,7 @@
 /* Causes: a trunk leaves the cause once and branches into the lanes of its effects. Beside each lag is the window that
    was allowed, and the window itself is a bracket under the effect. */
 
+import { ended } from './bands.js';
 import { lower } from './layout.js';
 import { measure, text } from './draw.js';
 
@@ -16,6 +17,7 @@ export function arrows(g, p, view, scale, data, byId, state) {
   const drawn = together(placed, item => [item.arrow.n, item.from.item.id, item.to.item.id]);
   for (const item of drawn) bracket(g, p, view, scale, item, state);
   for (const item of drawn) line(g, p, view, item, dim(item, state));
+  for (const row of new Set(drawn.map(item => item.to))) if (row.ending) ended(g, p, row.ending, true);
   // A step has one number: if it ends in one row several times, one pill shows it.
   for (const item of together(placed, item => [item.arrow.n, item.to.item.id])) {
     hits.push(pill(g, p, view, scale, item, taken, state));
@@ -157,7 +159,7 @@ function phrases(arrow, small) {
 
 function pill(g, p, view, scale, item, taken, state) {
   const { arrow, to, x0, x1 } = item;
-  const used = taken.get(to) ?? [];
+  const used = taken.get(to) ?? (to.ending ? [[to.ending.x, to.ending.x + to.ending.w]] : []);
   const strong = item.effect.role === 'effect';
   const along = !item.upright && x1 > x0;
   const start = along ? Math.max(view.gutter + 8, x0 + 16) : x1 + 13;

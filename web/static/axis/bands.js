@@ -22,6 +22,7 @@ const FILL = {
 export function bands(g, p, view, scale, { blind = true } = {}) {
   const hits = [];
   for (const row of view.rows) {
+    row.ending = null;
     const own = p.layer(row.item.layer);
     // On a lane of a counter it would be read as a value.
     if (row.item.layer === 'link' && !row.item.series.length) thin(g, row, view, own);
@@ -90,7 +91,7 @@ function paint(g, p, { x, y, w, h }, kind, own, band) {
 /** A band's label, as far as it has room. */
 function words(g, p, view, scale, box, kind, band, row) {
   if (kind === 'job') {
-    if (!band.quiet) jobWords(g, p, box, band, scale.x(band.end) > view.width + 1);
+    if (!band.quiet) jobWords(g, p, box, band, row, scale.x(band.end) > view.width + 1);
     if (!band.open && box.x + box.w < view.width - 1) jobEnd(g, p, scale, box, band, row);
     return;
   }
@@ -118,7 +119,7 @@ function words(g, p, view, scale, box, kind, band, row) {
 }
 
 /** The job's name at the left of its bar, how it ended at the right; if it ended out of sight, when. */
-function jobWords(g, p, { x, y, w, h }, band, later) {
+function jobWords(g, p, { x, y, w, h }, band, row, later) {
   const base = y + h / 2 + 4;
   const colour = band.ending === 'bad' && !later ? 'impact' : 'band-ink';
   const states = band.several && later ? [] : [band.state];
@@ -126,9 +127,22 @@ function jobWords(g, p, { x, y, w, h }, band, later) {
   if (band.open) states[0] = `${band.state}, still running`;
   else if (later) states.splice(0, 1, `running, ${band.state} at ${lag(band.end)} ▸`, `${lag(band.end)} ▸`);
   const end = fitting(g, p, states, w - 26, 11.5, 650);
-  text(g, p, end, x + w - 14, base, { colour, weight: 650, size: 11.5, align: 'right' });
-  const name = fitting(g, p, [band.text], w - measure(g, p, end, 11.5, 650) - 40);
+  const wide = measure(g, p, end, 11.5, 650);
+  if (end) {
+    row.ending = { words: end, x: x + w - 14 - wide, y, w: wide, h, base, colour };
+    ended(g, p, row.ending);
+  }
+  const name = fitting(g, p, [band.text], w - wide - 40);
   text(g, p, name, x + 7, base, { colour: 'band-ink', weight: 500 });
+}
+
+/** How a row's job ended, in words: again over an arrow along the row, which would strike them out. */
+export function ended(g, p, { words: end, x, y, w, h, base, colour }, over = false) {
+  for (const fill of over ? [p.c.panel, p.c.jobbar] : []) {
+    g.fillStyle = fill;
+    g.fillRect(x - 4, y, w + 4, h);
+  }
+  text(g, p, end, x + w, base, { colour, weight: 650, size: 11.5, align: 'right' });
 }
 
 /** The end of a job's bar: a stroke, the precision of its time, and a glyph if no mark shows it. */
