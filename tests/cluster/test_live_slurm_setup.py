@@ -163,6 +163,10 @@ def test_from_install_to_remove(live: None) -> None:
     )
     assert row == [[0, "gpu01", "alice"]], "from hooks alone: no other source runs"
 
+    for name, events in (("gpu01", "epilog, prolog, taskprolog"), ("ctl", "epilogslurmctld, prologslurmctld")):
+        tried = faultline(name, "slurm", "verify", "--hooks", HOOKS, "--job", "--job-user", "alice")
+        assert tried.returncode == 0 and f"hooks wrote: {events}\n" in tried.stdout, tried
+
     # Slurm's hooks run as slurm, and the spool is root's: what install.sh --controller once made.
     sh("ctl", WAYS["root's spool, as install.sh made it"][1])
     job = run_job(["gpu01"])
