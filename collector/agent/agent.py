@@ -347,7 +347,8 @@ class Agent:
 
     def _arrived(self) -> dict[str, list[str]]:
         """Of the last jobs, the hooks whose records are on this agent's disk."""
-        return next((dict(getattr(one.source, "arrived", {})) for one in self.fast if one.kind.name == "hooks"), {})
+        runners = [*self.fast, *(lane.runner for lane in self.slow)]
+        return next((dict(getattr(one.source, "arrived", {})) for one in runners if one.kind.name == "hooks"), {})
 
     def _write_local_status(self) -> None:
         """Writes the status file for ``faultline agent status``, which works while the service is unreachable."""
