@@ -22,18 +22,29 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from collector.agent.exported import SUFFIX
 from collector.agent.gate.answer_file import ANSWER, KEY, KEY_BYTES, Answer, signed
+from tests.deploy.installed import lay_out
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "deploy" / "slurm"
 YARDSTICK = "sh -c :"
-#: What is run: the yardstick, the gate's script, the whole prolog with it, and the command.
-COMMANDS: Mapping[str, Sequence[str]] = {
-    YARDSTICK: ("/bin/sh", "-c", ":"),
-    "faultline-gate.sh": ("/bin/sh", str(SCRIPTS / "faultline-gate.sh")),
-    "prolog.sh": ("/bin/sh", str(SCRIPTS / "prolog.sh")),
-    "prolog-gate.sh": ("/bin/sh", str(SCRIPTS / "prolog-gate.sh")),
-    "faultline hook prolog --gate": (sys.executable, "-m", "collector.hooks", "prolog", "--gate"),
-}
+#: The program in Python, which the installed one calls for all but hooks.
+IN_PYTHON = "the same in Python"
+
+
+def commands(folder: Path) -> dict[str, Sequence[str]]:
+    """What is run: the yardstick, the gate's script, the whole prolog with it, and the command as pip installs it, also through
+    a link as an administrator may put it into the PATH."""
+    program = lay_out(folder / "bin", f'#!/bin/sh\nexec {sys.executable} -m faultline.entry "$@"\n')
+    (folder / "faultline").symlink_to(program)
+    return {
+        YARDSTICK: ("/bin/sh", "-c", ":"),
+        "faultline-gate.sh": ("/bin/sh", str(SCRIPTS / "faultline-gate.sh")),
+        "prolog.sh": ("/bin/sh", str(SCRIPTS / "prolog.sh")),
+        "prolog-gate.sh": ("/bin/sh", str(SCRIPTS / "prolog-gate.sh")),
+        "faultline hook prolog --gate": (str(program), "hook", "prolog", "--gate"),
+        "the same by a link": (str(folder / "faultline"), "hook", "prolog", "--gate"),
+        IN_PYTHON: (sys.executable, "-m", "faultline.entry", "hook", "prolog", "--gate"),
+    }
 
 
 def situations(folder: Path) -> dict[str, Path]:
@@ -54,7 +65,7 @@ def situations(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in (*answers, "missing")}
 
 
-def measured(runs: int, gate: Path, spool: Path, python: bool) -> dict[str, list[float]]:
+def measured(asked: Mapping[str, Sequence[str]], runs: int, gate: Path, spool: Path) -> dict[str, list[float]]:
     """Seconds of each command, sorted; the commands take turns, so that a busy moment meets all of them."""
     environment = {
         **os.environ,
@@ -63,12 +74,12 @@ def measured(runs: int, gate: Path, spool: Path, python: bool) -> dict[str, list
         "FAULTLINE_HOOK_SPOOL": str(spool),
         "PYTHONPATH": str(ROOT),
     }
-    found: dict[str, list[float]] = {name: [] for name in COMMANDS if python or "faultline hook" not in name}
+    found: dict[str, list[float]] = {name: [] for name in asked}
     for _ in range(runs):
         for name, times in random.sample(list(found.items()), len(found)):
             begun = time.perf_counter()
             subprocess.run(
-                COMMANDS[name], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
+                asked[name], env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, check=False
             )
             times.append(time.perf_counter() - begun)
         for file in (*spool.glob("*.hook"), *spool.glob(f"*{SUFFIX}")):
@@ -103,8 +114,9 @@ def main() -> int:
         folder = Path(name)
         spool = folder / "spool"
         spool.mkdir(mode=0o700)
+        asked = {name: words for name, words in commands(folder).items() if given.python or name != IN_PYTHON}
         for situation, gate in situations(folder).items():
-            found = measured(given.runs, gate, spool, given.python)
+            found = measured(asked, given.runs, gate, spool)
             base = {share: percentile(found[YARDSTICK], share) for share in (0.5, 0.99)}
             for command, times in found.items():
                 middle, slow = percentile(times, 0.5), percentile(times, 0.99)

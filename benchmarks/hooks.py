@@ -24,6 +24,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from collector.agent.exported import SUFFIX
+from tests.deploy.installed import lay_out
 
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = ROOT / "deploy" / "slurm"
@@ -81,12 +82,14 @@ def situations(folder: Path, full: Path | None, slow: bool) -> Iterator[Situatio
     def made(name: str, command: Sequence[str], env: Mapping[str, str], where: str, keeps: bool = False) -> Situation:
         place = folder / where
         place.mkdir(exist_ok=True)
-        variable = "FAULTLINE_HOOK_MEMORY" if command[0] == "/bin/sh" and "disk" not in name else "FAULTLINE_HOOK_SPOOL"
+        variable = "FAULTLINE_HOOK_MEMORY" if "on disk" not in name else "FAULTLINE_HOOK_SPOOL"
         return Situation(name, command, {**env, variable: str(place), "FAULTLINE_HOOK_WORDS": str(words)}, place, keeps)
 
     yield Situation(YARDSTICK, ("/bin/sh", "-c", ":"), SLURM)
     yield made("epilog, agent reads", shell("epilog"), SLURM, "epilog")
     yield made("task prolog, 90 variables more", shell("taskprolog"), TASK, "task")
+    program = lay_out(folder / "bin", "#!/bin/sh\nexit 9\n")
+    yield made("faultline hook epilog", (str(program), "hook", "epilog"), SLURM, "program")
     with _hung_service() as address:
         environ = {**SLURM, "FAULTLINE_SERVER": address}
         yield made("service hangs", shell("epilog"), environ, "hung")

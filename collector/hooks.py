@@ -1,4 +1,4 @@
-"""``faultline hook EVENT``: puts what Slurm passes to its prolog and epilog scripts into the spool.
+"""``faultline-python hook EVENT``: puts what Slurm passes to its prolog and epilog scripts into the spool.
 
 A hook runs between a job and its node: a slow one delays the job, a failing one drains the node. So this module imports
 nothing that the interpreter has not loaded already, contacts neither Slurm nor the network, opens no path that a user
@@ -6,6 +6,8 @@ named, prints nothing (Slurm interprets what a task prolog prints) and always re
 (``prolog --gate`` and ``healthcheck``), which prints the agent's local answer about this node and refuses the job only if
 that answer says so (``collector.agent.gate.answer_file``).
 :mod:`collector.agent.artifacts` later reads what the files refer to.
+
+The installed ``faultline hook EVENT`` does the same by the shell's scripts (``deploy/bin``), and this where they are missing.
 
 The file is ``faultline-hook/1``, a newline, and then NUL-separated ``NAME=VALUE`` pairs.
 """

@@ -51,6 +51,8 @@ BATCH_LINES = 100_000
 #: slow service serves thousands of agents, and one line costs it as much as a hundred.
 BEHIND_FLUSH = 5.0
 STATUS_EVERY_S = 60.0
+#: The file for commands of this host follows what hooks wrote; a busy node's hooks are not each worth a write.
+SHOWN_EVERY_S = 2.0
 #: Retry interval while the node's disk refuses the spool; nothing is read meanwhile.
 DISK_WAIT_S = 5.0
 #: Child programs inherit this limit, and some close every handle up to it when they start.
@@ -90,6 +92,9 @@ class Agent:
         self._status_at = float("-inf")
         self._reported_status: dict[str, tuple[str, str]] = {}
         self._disk_trouble: str | None = None
+        #: What the local status last had of hooks, and when it was written (monotonic seconds).
+        self._shown_hooks: dict[str, list[str]] = {}
+        self._shown_at = float("-inf")
         self._breathe = False
         self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._restart = self._end_requested = False
@@ -311,6 +316,8 @@ class Agent:
             and not due
             and (shown == self._reported_status or not settled or monotonic - self._status_at < 1.0)
         ):
+            if monotonic - self._shown_at >= SHOWN_EVERY_S and self._arrived() != self._shown_hooks:
+                self._write_local_status()
             return
         self._reported_status, self._status_at = shown, monotonic
         self._take("agent", Reading(wire.record(
@@ -338,12 +345,19 @@ class Agent:
             ],
         }  # fmt: skip
 
+    def _arrived(self) -> dict[str, list[str]]:
+        """Of the last jobs, the hooks whose records are on this agent's disk."""
+        runners = [*self.fast, *(lane.runner for lane in self.slow)]
+        return next((dict(getattr(one.source, "arrived", {})) for one in runners if one.kind.name == "hooks"), {})
+
     def _write_local_status(self) -> None:
         """Writes the status file for ``faultline agent status``, which works while the service is unreachable."""
         path = Path(self.config.spool) / "status.json"
         new = path.with_suffix(".new")
+        self._shown_hooks, self._shown_at = self._arrived(), self.context.monotonic()
+        shown = {**self._status(self.statuses()), "hooks": self._shown_hooks, "at": wire.stamp(self.context.now())}
         try:
-            new.write_text(json.dumps({**self._status(self.statuses()), "at": wire.stamp(self.context.now())}))
+            new.write_text(json.dumps(shown))
             new.replace(path)
         except OSError:
             return  # the spool's own trouble is reported where it matters

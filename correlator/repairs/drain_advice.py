@@ -249,7 +249,7 @@ def _by(drain: Mapping[str, Any]) -> str:
     actor = str(drain["actor"] or "")
     if actor == "slurmctld" or actor.partition("(")[0] == "slurm":
         return "slurm"
-    return "unknown" if actor in ("", "update_node") else "people"
+    return "unknown" if actor in ("", "update_node") or actor.startswith("uid ") else "people"
 
 
 __all__ = ["HORIZON", "Advice", "Held", "Shadow", "shadow"]

@@ -6,7 +6,7 @@
 # and the answer is fresh. It asks neither Slurm nor the network, and starts no process. docs/hooks.md has the story.
 #
 # Nobody but root (or who runs this) can have written the answer: file and folder must belong to us. The signature in its
-# last line is for `faultline hook prolog --gate`, which checks it.
+# last line is for the same in Python (`faultline-python hook prolog --gate`), which checks it.
 set +eu
 exec 2>/dev/null
 trap 'exit 0' HUP INT TERM PIPE

@@ -9,9 +9,10 @@ first observation out of service and ends with the first one in service. Another
 another period, so those of one node never overlap.
 
 Who did it is taken from who can know it: accounting and ``scontrol`` name the user that set the reason. slurmctld's
-lines name nobody (those of 22.05 have no user for any update). ``slurmctld`` is then what slurmctld decided itself, and ``update_node`` an update whose sender its
-log does not name: a person's, a health check's, or slurmd's report that a job cannot be killed. What a reason says of
-its author (``[root@...]``) counts for nothing, since whoever writes the reason can write that as well.
+lines about nodes name nobody. ``slurmctld`` is then what slurmctld decided itself, and ``update_node`` an update whose sender its
+log does not name: a person's, a health check's, or slurmd's report that a job cannot be killed. With ``DebugFlags=AuditRPCs`` (since 23.11)
+it logs who asks for an update just before, and such an update is ``uid N``, if nobody else asked for one that was allowed within seconds. What a
+reason says of its author (``[root@...]``) counts for nothing, since whoever writes the reason can write that as well.
 """
 
 from __future__ import annotations
@@ -41,15 +42,31 @@ _OWNER = " ".join(
     f"WHEN regexp_matches(reason, $owner$(?i)^(?:{pattern})$owner$) THEN '{name}'" for name, pattern in OWNERS
 )
 
+#: An update of a node is logged that soon after it was asked for: it waits for slurmctld's locks.
+ASKED_WITHIN = "INTERVAL 5 SECOND"
+
 #: slurmctld's lines by node. ``bad`` is null for a return to service; a reason alone says nothing about the state.
-_LINES = """
-  SELECT time, cluster, event, message, event_id, upper(json_extract_string(entities, '$.state')) AS state,
+_LOGGED = """
+  SELECT time, cluster, event, message, event_id, CAST(json_extract_string(entities, '$.uid') AS BIGINT) AS uid, upper(json_extract_string(entities, '$.state')) AS state,
          nullif(trim(json_extract_string(entities, '$.reason')), '') AS reason,
          CASE WHEN contains(message, 'update_node:') THEN 'update_node' ELSE 'slurmctld' END AS actor,
          unnest(CASE json_type(entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(entities, '$.nodes') AS VARCHAR[])
                 ELSE [json_extract_string(entities, '$.nodes')] END) AS host
   FROM model.events WHERE layer = 'slurmctld' AND event IN ('slurm.node_down', 'slurm.node_drain', 'slurm.node_up',
-                                                            'slurm.node_invalid', 'slurm.node_reason', 'slurm.node_reboot')"""
+                                                            'slurm.node_invalid', 'slurm.node_reason', 'slurm.node_reboot',
+                                                            'slurm.node_request', 'slurm.node_request_refused')"""
+
+#: By line, who asked slurmctld for that update: the only user whose request was not refused and came just before it.
+_ASKED = f"""
+  SELECT l.event_id, CASE WHEN count(DISTINCT r.uid) = 1 THEN 'uid ' || min(r.uid) END AS actor
+  FROM logged l JOIN logged r ON l.actor = 'update_node' AND r.event = 'slurm.node_request' AND r.uid IS NOT NULL
+    AND l.cluster IS NOT DISTINCT FROM r.cluster AND l.time BETWEEN r.time AND r.time + {ASKED_WITHIN}
+  WHERE NOT EXISTS (SELECT 1 FROM logged f WHERE f.event = 'slurm.node_request_refused' AND f.uid = r.uid
+                    AND f.cluster IS NOT DISTINCT FROM r.cluster AND f.time BETWEEN r.time AND r.time + {ASKED_WITHIN})
+  GROUP BY l.event_id"""
+
+_LINES = """
+  SELECT g.* REPLACE (coalesce(a.actor, g.actor) AS actor) FROM logged g LEFT JOIN asked a ON g.event_id = a.event_id"""
 
 _CHANGES = """
   SELECT *, CASE
@@ -95,11 +112,20 @@ _STRETCHES = f"""
     FROM seen WINDOW w AS (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, {_TIES}))
   WHERE bad IS NOT NULL AND before IS NULL"""
 
+#: slurmctld's own lines have one clock: a node that it returned to service and took out of it again was back, however shortly.
+_AGAIN = """
+  SELECT cluster, host, time, back FROM (
+    SELECT cluster, host, time, bad, lag(time) OVER w AS back, lag(bad) OVER w AS before, lag(event_id) OVER w AS earlier FROM changes
+    WINDOW w AS (PARTITION BY cluster, host ORDER BY time, bad NULLS FIRST, event_id))
+  WHERE bad IS NOT NULL AND before IS NULL AND earlier IS NOT NULL"""
+
 _EPISODES = f"""
   SELECT cluster, host, number, min(start) AS start, CASE WHEN bool_or("end" IS NULL) THEN NULL ELSE max("end") END AS "end"
   FROM (SELECT *, sum(fresh) OVER (PARTITION BY cluster, host ORDER BY start) AS number
-        FROM (SELECT *, CASE WHEN start - lag("end") OVER (PARTITION BY cluster, host ORDER BY start) <= {SAME_PERIOD} THEN 0 ELSE 1 END AS fresh
-              FROM stretches))
+        FROM (SELECT s.*, CASE WHEN s.start - s.ended <= {SAME_PERIOD} AND NOT coalesce(a.back > s.began, false) THEN 0 ELSE 1 END AS fresh
+              FROM (SELECT *, lag("end") OVER w AS ended, lag(start) OVER w AS began FROM stretches
+                    WINDOW w AS (PARTITION BY cluster, host ORDER BY start)) s
+              ASOF LEFT JOIN again a ON s.cluster IS NOT DISTINCT FROM a.cluster AND s.host = a.host AND s.start + INTERVAL 1 SECOND >= a.time))
   GROUP BY cluster, host, number"""
 
 #: Observations of each episode. A state that another source contradicts at once, before and after, is an old answer.
@@ -157,7 +183,9 @@ _NEWEST = """
   GROUP BY cluster"""
 
 DRAINS = f"""(
-WITH lines AS ({_LINES}
+WITH logged AS MATERIALIZED ({_LOGGED}
+), asked AS ({_ASKED}
+), lines AS ({_LINES}
 ), changes AS ({_CHANGES}
 ), reasons AS (
   SELECT time, cluster, host, reason, actor, event_id FROM lines WHERE event = 'slurm.node_reason' AND host IS NOT NULL
@@ -165,6 +193,7 @@ WITH lines AS ({_LINES}
 ), observed AS ({_SEEN}
 ), seen AS MATERIALIZED ({_CHANGED}
 ), stretches AS ({_STRETCHES}
+), again AS ({_AGAIN}
 ), episodes AS ({_EPISODES}
 ), during AS ({_DURING}
 ), parts AS ({_PARTS}
@@ -176,7 +205,7 @@ WITH lines AS ({_LINES}
 ), returns AS (
   SELECT e.cluster, e.host, e.number, arg_min(s.actor, s.time) AS actor FROM episodes e JOIN seen s
   ON e.cluster IS NOT DISTINCT FROM s.cluster AND e.host = s.host AND s.bad IS NULL AND s.actor IS NOT NULL
-     AND s.event_id IS NOT NULL AND s.time BETWEEN e."end" - {SAME_PERIOD} AND e."end" + {SAME_PERIOD}
+     AND s.event_id IS NOT NULL AND s.time > e.start AND s.time BETWEEN e."end" - {SAME_PERIOD} AND e."end" + {SAME_PERIOD}
   GROUP BY e.cluster, e.host, e.number
 ), waiting AS ({_WAITING}
 )

@@ -1,7 +1,8 @@
-"""A working week's faults, one after another, on a real Slurm with all of Faultline installed as a site would: how many seconds from
+"""A working week's faults and its users' failures, one after another, on a real Slurm with all of Faultline installed as a site would: how many seconds from
 each to the first word about it and to the final verdict, which mails were sent, and that no run is left without a state.
 
-It takes most of an hour, so it runs with ``make test-cluster`` (nightly) only. A verdict is final once nothing can change it any
+A week is compressed by leaving out its quiet hours, but for those in which verdicts wait to be final (test_quiet_week.py has a
+whole week of 50 hosts, with a clock of its own). It takes most of an hour, so it runs with ``make test-cluster`` (nightly) only. A verdict is final once nothing can change it any
 more, up to half an hour after a fault; ``FAULTLINE_FINAL_S`` bounds the wait for that, and 0 only prints when each will be.
 """
 
@@ -106,6 +107,30 @@ def out_of_memory(site: Path) -> Fault:
     return Fault("out of memory", at, None, str(job), "app.oom")
 
 
+def users_own(site: Path) -> Fault:
+    """What users' programs do all week: they end well, fail, crash, are cancelled, reach their limit. None of it is worth a mail."""
+    at = time.time()
+    for number in range(12):
+        mini.submit("srun hostname; sleep 1", name=f"well-{number}", user=("alice", "bob")[number % 2])
+    ends = {
+        mini.submit("srun sh -c 'exit 3'", name="exits"): "FAILED",
+        mini.submit("srun sh -c 'kill -SEGV $$'", name="crashes", user="bob"): "FAILED",
+        mini.submit("sleep 300", "-t", "1", name="too-long"): "TIMEOUT",
+        mini.submit("sleep 300", name="cancelled", user="bob"): "CANCELLED",
+        mini.submit("[ $SLURM_ARRAY_TASK_ID != 2 ]", "-a", "1-3", name="array"): None,
+    }
+    exits, _, _, cancelled, _ = ends
+    with (site / "jobs").open("a") as stream:
+        stream.write(f"{exits}\n")
+    runs(cancelled, "RUNNING", limit=120)
+    inside("ctl", ["scancel", str(cancelled)], user="bob")
+    for job, state in ends.items():
+        if state:
+            runs(job, state, limit=240)
+    within(240, lambda: not cluster("run", "ctl", "squeue", "-h").strip(), "no job left")
+    return Fault("users' own failures, and jobs that end well", at, None, str(exits), "app.error")
+
+
 def prolog_fails(site: Path) -> Fault:
     write(hdir("gpu02", "run/fault.prolog"), "1")
     at = time.time()
@@ -177,7 +202,7 @@ FAULTS: tuple[Callable[[Path], Fault], ...] = (
     lambda site: flap(site, "gpu02", 40, 1, name="flap, 40 s", hurts=True),
     advisor_drains,
     lambda site: flap(site, "gpu03", 40, 1, name="flap, 40 s, requeued", hurts=True, requeue=True),
-    slurmd_killed, reboot, out_of_memory, prolog_fails, person_drains, gate_refuses,
+    slurmd_killed, reboot, out_of_memory, users_own, prolog_fails, person_drains, gate_refuses,
 )  # fmt: skip
 
 
@@ -294,7 +319,8 @@ def test_each_mail_is_about_a_fault_that_hurt_somebody(week: tuple[Path, list[Fa
     """None about a quiet log, none about a fault that hurt nobody, and what changes stays in its fault's thread."""
     site, faults = week
     mails = lines(site / "mails")
-    hurt = {run for fault in faults for run in (fault.run, f"{fault.run}#1")}
+    # By the cluster: what a user's own program did is no reason for a mail to an operator.
+    hurt = {run for one in faults if (one.category or "").startswith("infra.") for run in (one.run, f"{one.run}#1")}
     useless = []
     for mail in mails:
         jobs = {str(job["job_id"]) for job in (mail["incident"] or {}).get("jobs", ())}

@@ -47,7 +47,7 @@ def faultline(name: str, *argv: str, **environ: str) -> subprocess.CompletedProc
         "faultline.entry",
         *argv,
     ]
-    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=80)
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=400)
 
 
 def sh(name: str, script: str) -> str:
@@ -158,10 +158,15 @@ def test_from_install_to_remove(live: None) -> None:
     assert {name: tree(name) for name in HOSTS} == installed, "a second run changes nothing"
 
     job = run_job(["gpu01"])
+    # The service's first lines wait for its parsers, which it compiles in here: minutes on a machine that is busy.
     row = until(
-        lambda: [r for r in kql(f"Jobs | where JobId == {job} | project ExitCode, NodeList, User") if r[1]], 180
+        lambda: [r for r in kql(f"Jobs | where JobId == {job} | project ExitCode, NodeList, User") if r[1]], 1200
     )
     assert row == [[0, "gpu01", "alice"]], "from hooks alone: no other source runs"
+
+    for name, events in (("gpu01", "epilog, prolog, taskprolog"), ("ctl", "epilogslurmctld, prologslurmctld")):
+        tried = faultline(name, "slurm", "verify", "--hooks", HOOKS, "--job", "--job-user", "alice")
+        assert tried.returncode == 0 and f"hooks wrote: {events}\n" in tried.stdout, tried
 
     # Slurm's hooks run as slurm, and the spool is root's: what install.sh --controller once made.
     sh("ctl", WAYS["root's spool, as install.sh made it"][1])

@@ -37,6 +37,22 @@ def test_every_step_is_known_and_finds_its_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["Dockerfile.service", "Dockerfile.agent"])
+def test_what_pip_installs_is_copied_before(name: str) -> None:
+    """The scripts that pyproject.toml names, and files of packages, which may be links to elsewhere."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    data = [
+        package.replace(".", "/") + "/" + glob for package, globs in declared["package-data"].items() for glob in globs
+    ]
+    copied = [
+        word for verb, words in _steps(name) if verb == "COPY" and "--from" not in words for word in words.split()[:-1]
+    ]
+    for file in [ROOT / script for script in declared["script-files"]] + [
+        one for glob in data for one in ROOT.glob(glob)
+    ]:
+        assert any(file.resolve().is_relative_to(ROOT / source) for source in copied), file
+
+
+@pytest.mark.parametrize("name", ["Dockerfile.service", "Dockerfile.agent"])
 def test_what_is_installed_is_pinned(name: str) -> None:
     pinned = {
         line.partition("==")[0].lower().replace("_", "-")

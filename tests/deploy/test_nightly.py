@@ -6,10 +6,12 @@ import fcntl
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from booted import booted
 
 CI = Path(__file__).resolve().parents[2] / ".ci"
 GOOD = "===== 9 passed in 3600.00s ====="
@@ -107,3 +109,32 @@ def test_the_service_starts_the_script_of_its_checkout() -> None:
     folder = re.findall(r"^WorkingDirectory=(.*)$", unit, re.MULTILINE)[0]
     assert re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE) == [f"{folder}/.ci/nightly"]
     assert "Type=oneshot" in unit and "/var/log/" + re.findall(r"^LogsDirectory=(.*)$", unit, re.MULTILINE)[0] in (CI / "nightly").read_text()  # fmt: skip
+
+
+@pytest.mark.long
+def test_systemd_runs_a_night_by_the_timer(tmp_path: Path) -> None:
+    """Both units as they are, but that the timer begins with its start; ``make`` is a stand-in."""
+    units = {name: (CI / name).read_text() for name in ("faultline-nightly.service", "faultline-nightly.timer")}
+    units["faultline-nightly.timer.d/now.conf"] = "[Timer]\nOnActiveSec=1s\nRandomizedDelaySec=0\nAccuracySec=1ms\n"
+    units["faultline-nightly.service.d/here.conf"] = (
+        "[Service]\nEnvironment=PATH=/srv/stand-ins:/usr/bin:/bin\nStandardOutput=append:/var/log/night.out\n"
+    )
+    (tmp_path / "make").write_text(f"#!/bin/sh\necho \"$@\"\necho '{GOOD}'\n")
+    prepare = (
+        f"mkdir -p /srv/faultline/.ci /srv/stand-ins && cp {CI}/nightly /srv/faultline/.ci && cp {tmp_path}/make /srv/stand-ins\n"
+        "chmod 755 /srv/stand-ins/make /srv/faultline/.ci/nightly\n"
+    )
+    with booted(tmp_path, units, prepare) as system:
+        system.systemctl("start", "faultline-nightly.timer")
+        assert "OnCalendar=*-*-* 02:30:00" in system.show("faultline-nightly.timer", "TimersCalendar")
+        end = time.monotonic() + 120
+        output = system.file("/var/log/night.out")
+        while time.monotonic() < end and not (output.exists() and "nightly: " in output.read_text()):
+            time.sleep(0.1)
+        assert output.read_text().splitlines()[-1].startswith("nightly: well at ")
+        (log,) = system.file("/var/log/faultline-nightly").glob("*.log")
+        assert log.read_text().splitlines() == ["test-cluster", GOOD]
+        while time.monotonic() < end and system.show("faultline-nightly.service", "ActiveState") != "inactive":
+            time.sleep(0.1)
+        assert system.show("faultline-nightly.service", "Result") == "success"
+        assert system.show("faultline-nightly.timer", "LastTriggerUSec")

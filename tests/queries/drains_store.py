@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -53,9 +54,9 @@ FILES = {
 }
 
 
-def build(folder: Path) -> Door:
+def build(folder: Path, files: Mapping[str, str] = FILES) -> Door:
     """The store, in memory, with conclusions."""
-    for name, text in FILES.items():
+    for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import drains_store
@@ -114,6 +115,68 @@ def test_owners_of_jobs_have_no_ledger(store: DuckStore, relation: str) -> None:
             connection.execute(f"SELECT * FROM {relation}")
     finally:
         connection.close()
+
+
+#: A real slurmctld's, of a node that was resumed and drained again 1.5 s later; accounting has whole seconds.
+TWICE = {
+    "controller/slurmctld.log": """\
+[2026-11-20T04:01:45.352] error: validate_node_specs: Prolog or job env setup failure on node gpu02, draining the node
+[2026-11-20T04:01:45.352] drain_nodes: node gpu02 state set to DRAIN
+[2026-11-20T04:01:50.833] update_node: node gpu02 state set to IDLE
+[2026-11-20T04:01:52.360] update_node: node gpu02 reason set to: bad cable
+[2026-11-20T04:01:52.367] update_node: node gpu02 state set to DRAINED
+[2026-11-20T04:01:57.148] update_node: node gpu02 state set to IDLE
+""",
+    "slurm/events.psv": "Cluster|NodeName|TimeStart|TimeEnd|State|Reason|User\n"
+    "made|gpu02|2026-11-20T04:01:45|2026-11-20T04:01:50|DRAIN|Prolog error|slurm(64030)\n"
+    "made|gpu02|2026-11-20T04:01:52|2026-11-20T04:01:57|DRAIN|bad cable|root(0)\n",
+}
+LEDGER = "Drains | sort by Begin asc | project Actor, Reason, Begin = format_datetime(Begin, 'ss.fff'), End = format_datetime(End, 'ss.fff'), UndoneBy"
+
+
+def test_a_node_that_is_drained_again_at_once_was_resumed_by_somebody(tmp_path: Path) -> None:
+    with drains_store.build(tmp_path, TWICE) as store:
+        first, second = drains_store.answer(store, LEDGER)
+    assert first[:3] + first[4:] == ["slurm(64030)", "Prolog error", "45.000", "update_node"] and first[3][:2] == "50"
+    assert second == ["root(0)", "bad cable", "52.000", "57.000", "update_node"]
+
+
+ASKED = {
+    "two forms of the log": (
+        "10.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=1207 client=[10.0.0.5:56918] protocol=10240",
+        "20.000] AUDIT_RPCS: [slurmctld-primary:6817(fd:18)] msg_type=REQUEST_UPDATE_NODE uid=0 client=[10.0.0.5:56918] protocol=11008",
+        "uid 1207", "uid 0",
+    ),
+    "two who asked": (
+        "10.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=1207 client=[10.0.0.5:56918] protocol=10240",
+        "06.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=0 client=[10.0.0.5:56918] protocol=10240",
+        "update_node", "update_node",
+    ),
+    "another request, and one of long ago": (
+        "10.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_JOB uid=1207 client=[10.0.0.5:56918] protocol=10240",
+        "14.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=0 client=[10.0.0.5:56918] protocol=10240",
+        "update_node", "update_node",
+    ),
+    "a user whom slurmctld refused": (
+        "10.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=20001 client=[10.0.0.5:56918] protocol=10240",
+        "10.001] error: Security violation, UPDATE_NODE RPC from uid=20001",
+        "update_node", "update_node",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", ASKED)
+def test_who_asked_for_an_update_is_named_where_slurmctld_logs_it(case: str, tmp_path: Path) -> None:
+    """And is whoever was allowed to: what somebody else asked for at the same time leaves it open."""
+    one, other, drained, resumed = ASKED[case]
+    lines = sorted((
+        one, other, "10.003] update_node: node gx01 reason set to: bad cable", "10.004] update_node: node gx01 state set to DRAINED",
+        "20.004] update_node: node gx01 state set to IDLE",
+    ))  # fmt: skip
+    log = "".join(f"[2026-11-20T08:00:{line}\n" for line in lines)
+    with drains_store.build(tmp_path, {"controller/slurmctld.log": log}) as store:
+        (found,) = drains_store.answer(store, LEDGER)
+    assert (found[0], found[4]) == (drained, resumed)
 
 
 def seen(store: DuckStore, *rows: dict[str, Any]) -> list[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""The gate's answer in a file: written by the agent, read by ``faultline hook prolog --gate`` and by
+"""The gate's answer in a file: written by the agent, read here for ``faultline-python hook prolog --gate`` and by
 ``deploy/slurm/faultline-gate.sh``.
 
 The file is short text that a shell can read: a first line with the format, lines ``NAME VALUE``, an empty line, and the

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from collector.agent.arguments import Parser
@@ -15,11 +16,13 @@ from collector.agent.console import complain, say
 from collector.agent.failure import AgentError, Missing
 from collector.agent.slurm.host import Host
 from collector.agent.slurm.installation import CONTROLLER, NODE, Installation, find
-from collector.agent.slurm.programs import BY_EVENT, PROGRAMS, Program
-from collector.agent.slurm_setup import conf_side, install, remove
+from collector.agent.slurm.programs import BY_EVENT, PROGRAMS, Call, Program
+from collector.agent.slurm_setup import conf_side, install, remove, trial
 from collector.agent.slurm_setup.changes import Record
 from collector.agent.slurm_setup.conf_lines import Editor, block_lines
+from collector.agent.slurm_setup.findings import Finding
 from collector.agent.slurm_setup.verify import verify
+from collector.agent.source import Context
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -44,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Slurm's hooks on this host: installs them, says why one would write nothing, removes them.",
         epilog="Examples:\n  faultline slurm install --dry-run\n  faultline slurm install --yes\n"
         "  faultline slurm install --edit-slurm-conf   # on the controller, once every host has the scripts\n"
-        "  faultline slurm verify\n  faultline slurm remove --edit-slurm-conf --reconfigure",
+        "  faultline slurm verify\n  faultline slurm verify --job\n  faultline slurm remove --edit-slurm-conf --reconfigure",
     )  # fmt: skip
     verbs = parser.add_subparsers(dest="verb", metavar="install|verify|remove", required=True)
     put = verbs.add_parser("install", help="scripts and spools; shows the lines that slurm.conf needs")
@@ -53,6 +56,10 @@ def _parser() -> argparse.ArgumentParser:
     check = verbs.add_parser("verify", help="name each reason why a hook would write nothing; 1 if there is one")
     check.add_argument("--format", choices=("text", "json"), default="text")
     check.add_argument("--config", type=Path, default=DEFAULT_CONFIG, help=f"the agent's; default {DEFAULT_CONFIG}")
+    check.add_argument(
+        "--job", action="store_true", help="run a job, and see that what each hook writes about it reaches the agent"
+    )
+    check.add_argument("--job-user", default="", metavar="USER", help="whose job it is; default: who runs this")
     check.set_defaults(run=_verify)
     take = verbs.add_parser("remove", help="undo what install did")
     take.add_argument("--reconfigure", action="store_true", help="run scontrol reconfigure after editing slurm.conf")
@@ -137,6 +144,8 @@ def _install(given: argparse.Namespace) -> int:
 
 def _verify(given: argparse.Namespace) -> int:
     host = Host(given.root)
+    if given.job and (given.dry_run or not host.is_this):
+        raise AgentError("--job runs a job on this host's cluster: it goes neither with --dry-run nor with --root")
     found = find(host, given.conf, _roles(given))
     config: Config | str
     try:
@@ -144,6 +153,8 @@ def _verify(given: argparse.Namespace) -> int:
     except AgentError as why:
         config = str(why)
     done = verify(found, config, _programs(given), given.dry_run)
+    if given.job:
+        done = replace(done, findings=done.findings + _tried(given, found, config, done.calls))
     if os.geteuid() != 0:
         complain(
             "faultline: not run as root: what other users may do is judged by modes alone, and no script was run as them"
@@ -170,6 +181,17 @@ def _verify(given: argparse.Namespace) -> int:
         else "ok: what the hooks of this host write arrives"
     )
     return 1 if done.findings else 0
+
+
+def _tried(
+    given: argparse.Namespace, found: Installation, config: Config | str, calls: tuple[Call, ...]
+) -> tuple[Finding, ...]:
+    """What a test job shows."""
+    if isinstance(config, str):
+        return ()  # without an agent nothing arrives: a finding of its own
+    tell = say if given.format == "text" else complain
+    node = config.host if NODE in found.roles else ""
+    return tuple(trial.run(Context(), calls, Path(config.spool) / "status.json", node, given.job_user, tell))
 
 
 def _remove(given: argparse.Namespace) -> int:

@@ -38,6 +38,8 @@ _MOST_RUNS = 4096
 _MOST_ENDED = 64
 #: Most steps of a run whose environment is reported: a user can write as many files as they like.
 _MOST_STEPS = 32
+#: Jobs of which the agent's status lists the hooks whose records arrived.
+MOST_ARRIVED = 64
 #: Events after which the job's own files are complete, or after which they will be removed.
 _FETCHED = ("epilog", "epilogslurmctld", "prologslurmctld")
 #: How often running steps are looked at, and how soon again after one began, in seconds.
@@ -77,6 +79,8 @@ class Hooks:
     #: Those whose epilog ran, oldest first.
     _ended: dict[str, None] = field(default_factory=dict)
     _open: dict[Path, HookFolder] = field(default_factory=dict)
+    #: Events of the last jobs whose record is on the agent's disk: what ``faultline slurm verify --job`` waits for.
+    arrived: dict[str, list[str]] = field(default_factory=dict)
     #: Why a folder is not read while the others are.
     trouble: str = ""
     _trouble: str = ""
@@ -189,7 +193,22 @@ class Hooks:
             reason = f"a file of {spool.path} was not read: {why}; {became}"
             return Reading(wire.own_words(self.context.host, "hooks", reason, now, file=quoted(name)), 1)
         self._take(spool, str(path))
-        return Reading(body, 1, self._positions(), kept=partial(self._remove, spool, str(path)))
+        return Reading(body, 1, self._positions(), kept=partial(self._kept, spool, str(path), *self._whose(env, word)))
+
+    def _whose(self, env: Mapping[str, str], word: Word) -> tuple[str, str]:
+        """Job and event; no job where a user speaks of one that root's prolog gave to nobody."""
+        job = env.get("SLURM_JOB_ID", "")
+        known = _number(job) is not None and (word.is_slurms or job in self._owners)
+        return job if known else "", env.get("FAULTLINE_EVENT", "")
+
+    def _kept(self, spool: HookFolder, path: str, job: str, event: str) -> None:
+        """What a hook wrote is on the agent's disk."""
+        self._remove(spool, path)
+        if not job:
+            return
+        self.arrived[job] = [*(one for one in self.arrived.pop(job, ()) if one != event), event]
+        while len(self.arrived) > MOST_ARRIVED:
+            self.arrived.pop(next(iter(self.arrived)))
 
     def _take(self, spool: HookFolder, path: str) -> None:
         with self._lock:

@@ -253,6 +253,31 @@ def test_while_an_answer_is_awaited_lines_are_gathered(tmp_path: Path, server: I
     agent.finish()
 
 
+def test_the_local_status_says_within_seconds_which_hooks_of_a_job_arrived(
+    tmp_path: Path, server: IngestServer
+) -> None:
+    """``faultline slurm verify --job`` reads it."""
+    spool = tmp_path / "hooks"
+    spool.mkdir(mode=0o700)
+    off = {name: {"enabled": False} for name in BUILT_IN} | {"hooks": {"folders": [str(spool)], "every_s": 0.1}}
+    agent = Agent(
+        validate({"server": server.url, "spool": str(tmp_path / "spool"), "flush_s": 0.01, "sources": off}, "test")
+    )
+    agent.start()
+    (spool / "15.prologslurmctld.ctl.7.1.hook").write_bytes(
+        b"faultline-hook/1\nFAULTLINE_EVENT=prologslurmctld\0FAULTLINE_HOST=ctl\0FAULTLINE_TIME=1795278590.5\0SLURM_JOB_ID=15"
+    )
+
+    def shown() -> Any:
+        try:
+            return json.loads((tmp_path / "spool/status.json").read_text())["hooks"]
+        except OSError:
+            return None
+
+    assert turned(agent, lambda: shown() == {"15": ["prologslurmctld"]}), shown()
+    agent.finish()
+
+
 def test_every_batch_says_whose_it_is(tmp_path: Path, server: IngestServer) -> None:
     agent, log = made(tmp_path, server, host="gpu07", cluster="ml1", timezone="Europe/Berlin")
     agent.start()

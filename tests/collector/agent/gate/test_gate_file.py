@@ -1,5 +1,5 @@
-"""The gate's answer as a prolog reads it, in Python and in each shell: forged, stale, cut, odd and missing ones are doubtful,
-and never refuse a job."""
+"""The gate's answer as a prolog reads it, in Python, in each shell and by the installed program: forged, stale, cut, odd and
+missing ones are doubtful, and never refuse a job."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from collector.agent.hook_failures import words
 from parsers.documents import read as parse_document
 from parsers.documents.hook import read_spool
 from parsers.record import Origin
+from tests.deploy.installed import lay_out
 
 SCRIPTS = Path(__file__).resolve().parents[4] / "deploy" / "slurm"
 SHELLS = {"sh": ["/bin/sh"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}
@@ -65,14 +66,18 @@ def put(folder: Path, data: bytes, key: bytes = SECRET) -> Path:
 Gate = Callable[..., tuple[int, list[str]]]
 
 
-@pytest.fixture(params=["python", *SHELLS])
-def gate(request: pytest.FixtureRequest) -> Gate:
-    """Exit code and lines of the gate: as ``faultline hook prolog --gate``, and as the script in each shell."""
+@pytest.fixture(params=["python", "program", *SHELLS])
+def gate(request: pytest.FixtureRequest, tmp_path: Path) -> Gate:
+    """Exit code and lines of the gate: in Python, as the installed ``faultline``, and as the script in each shell."""
     kind = str(request.param)
-    if kind != "python" and not shutil.which(SHELLS[kind][0]):
+    if kind in SHELLS and not shutil.which(SHELLS[kind][0]):
         pytest.skip(f"no {SHELLS[kind][0]} on this machine")
-    command = [sys.executable, "-m", "collector.hooks", "prolog", "--gate"] if kind == "python" else [
-        *SHELLS[kind], str(SCRIPTS / "faultline-gate.sh")]  # fmt: skip
+    if kind == "python":
+        command = [sys.executable, "-m", "collector.hooks", "prolog", "--gate"]
+    elif kind == "program":
+        command = [str(lay_out(tmp_path / "bin", "#!/bin/sh\nexit 9\n")), "hook", "prolog", "--gate"]
+    else:
+        command = [*SHELLS[kind], str(SCRIPTS / "faultline-gate.sh")]
 
     def ask(folder: Path, **more: str) -> tuple[int, list[str]]:
         environment = {

@@ -25,7 +25,7 @@ EPILOG = {
     "SLURMD_NODENAME": "gpu01", "SLURM_CLUSTER_NAME": "mini", "SLURM_JOB_EXIT_CODE2": "1:0",
 }  # fmt: skip
 OUTPUT = "step 100\nRuntimeError: NCCL error in: ProcessGroupNCCL.cpp:1970, unhandled system error\n"
-SPOOL = "/var/spool/faultline/hooks"
+SPOOL, TASKS = "/var/spool/faultline/hooks", "/var/spool/faultline/task-hooks"
 
 
 def hook(host: Host, event: str, name: str = "", folder: str = SPOOL, **reported: str) -> Path:
@@ -125,6 +125,27 @@ def test_a_file_goes_when_it_is_kept_and_is_read_once(host: Host) -> None:
     assert list(runner.poll()) == []  # read, and not yet on the agent's disk
     kept([reading])
     assert not path.exists()
+
+
+def test_which_hooks_of_a_job_arrived_is_known_once_they_are_on_the_agents_disk(host: Host) -> None:
+    """``faultline slurm verify --job`` waits for that. A user's word counts only for a job that root's prolog gave to that user."""
+    runner = host.runner("hooks")
+    for event in ("prolog", "epilog"):
+        hook(host, event)
+    readings = list(runner.poll())
+    assert runner.source.arrived == {}
+    kept(readings)
+    assert {job: set(events) for job, events in runner.source.arrived.items()} == {"15": {"prolog", "epilog"}}
+    task = hook(host, "taskprolog", folder=TASKS)
+    task.parent.chmod(0o1733)
+    other = hook(host, "taskprolog", name="16.taskprolog.gpu01.7.1", folder=TASKS, SLURM_JOB_ID="16")
+    for path in (task, other):
+        os.chown(path, int(EPILOG["SLURM_JOB_UID"]), -1)
+    host.wait(3)
+    kept(list(runner.poll()))
+    assert set(runner.source.arrived["15"]) == {"prolog", "epilog", "taskprolog"} and set(runner.source.arrived) == {
+        "15"
+    }
 
 
 def test_what_cannot_be_removed_is_a_status_and_is_not_read_again(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
