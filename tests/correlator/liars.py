@@ -96,7 +96,8 @@ def staged(source: Path, folder: Path) -> Stage | None:
     with accounting.open("a", encoding="utf-8") as file:
         file.write("|".join(hers.get(name, "") for name in header.split("|")) + "\n")
     ends = sorted({datetime.fromisoformat(r["End"]) for r in rows})
-    moments = tuple(f"{max(begin, t - timedelta(seconds=2)):%Y-%m-%dT%H:%M:%S}" for t in ends[-4:])
+    ahead = _controller_ahead(source)
+    moments = tuple(f"{max(begin, t - timedelta(seconds=2)) - ahead:%Y-%m-%dT%H:%M:%S}" for t in ends[-4:])
     lines = with_log[near].read_text(encoding="utf-8", errors="replace").splitlines()
     stage = Stage(
         folder, near, sound[0] if sound else near, max(clusters), _controller(folder, hosts), _switch(folder), int(rows[0]["JobIDRaw"].split(".")[0]),
@@ -116,6 +117,15 @@ def staged(source: Path, folder: Path) -> Stage | None:
         ]
         _extend(stage, {str(path.relative_to(folder)): lines})
     return stage
+
+
+def _controller_ahead(source: Path) -> timedelta:
+    """By how much accounting's clock was ahead of that of the nodes, on which she writes: by accounting's, her job would be over."""
+    truth = source / "truth.json"
+    injections = json.loads(truth.read_text(encoding="utf-8")).get("injections", []) if truth.exists() else []
+    return timedelta(
+        seconds=max((i["seconds"] for i in injections if i["what"] == "clock_ahead" and i["host"] == "ctl"), default=0)
+    )
 
 
 def _is_run(row: Mapping[str, str]) -> bool:

@@ -169,6 +169,11 @@ _MOUNT = Symptom(
     strong=True, of_node=True, shared=True, surest=0.9,
 )  # fmt: skip
 _MODULE = Symptom("module", 0.03, "the module {thing} is missing on {host}", "the site's software tree and its mounts")
+#: The files that an interpreter begins with lie beside it: its own installation is broken, or a variable names another one.
+_INTERPRETER = Symptom(
+    "interpreter", 0.004, "interpreters do not find their own files on {host}",
+    "the site's software tree and its mounts, and what profiles and task prologs set there (PYTHONHOME, PERL5LIB)", shared=True, surest=0.85,
+)  # fmt: skip
 _COMMAND = Symptom(
     "command", 0.02, "the command {thing} is missing on {host}", "the site's software tree and its mounts"
 )
@@ -233,6 +238,8 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
         (_LIBRARY, r"error while loading shared libraries: (?P<thing>[^\s:]+)|(?P<thing_>[\w.+-]+\.so[\w.]*): cannot open shared object file|"
                    r"could not load library \"?(?P<thing__>[^\s\"]+)"),
         (_LINKED, r"symbol lookup error: (?:\S+: )?(?:undefined symbol: )?(?P<thing>\w+)|undefined symbol: (?P<thing_>\w+)|version `(?P<thing__>[^']+)' not found"),
+        (_INTERPRETER, r"no module named '?encodings\b(?!\.)|failed to get the python codec of the filesystem encoding|could not find platform (?:in)?dependent libraries"
+                       r"|can't locate (?:strict|warnings|exporter)\.pm in @inc"),
         (_MODULE, r"no module named '?(?P<thing>\w+)|following module\(s\) are unknown: \"?(?P<thing_>[\w./+-]+)|unable to locate a modulefile for '(?P<thing__>[^']+)|"
                   r"no package called ['\"]?(?P<thing___>\w+)|can't locate (?P<thing____>[\w/]+)\.pm in @inc"),
         (_COMMAND, r"(?P<thing>[\w./+-]+): command not found|\b[a-z]*sh: (?:\d+: )?(?P<thing_>[\w./+-]+): not found$"),

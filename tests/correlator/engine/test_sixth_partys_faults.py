@@ -30,7 +30,7 @@ EXPECTED: dict[str, Found] = {
     "plugin_missing_on_one_node": Found({}, frozenset({("infra.node", "node.plugin_failure", "gpu03")})),
     "reservation_shortened_by_root": Found({}, frozenset()),
     "script_asks_a_broken_controller": Found({"19": "wrong, nobody blamed"}, frozenset({("infra.scheduler", "slurm.controller_restart", "ctl")})),
-    "task_prologs_of_site_and_user": Found({"23": "wrong, nobody blamed", "24": "wrong, nobody blamed"}, frozenset()),
+    "task_prologs_of_site_and_user": Found({"22": "unknown"}, frozenset()),
     "user_requeues_beside_drain": Found({}, frozenset()),
     "watchdog_after_suspension": Found({}, frozenset({("infra.network", "nic.link_down", "gpu02")})),
     "wrong_machine_rebooted": Found({}, frozenset({("infra.node", "node.maintenance", "gpu03"), ("infra.node", "node.reboot", "gpu02")})),

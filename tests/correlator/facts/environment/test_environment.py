@@ -274,6 +274,18 @@ def test_what_all_nodes_share_is_no_nodes_fault() -> None:
         assert "the same error on 3 nodes for 2 users" in found.reason
 
 
+def test_interpreters_that_do_not_find_their_own_files() -> None:
+    """A site's task prolog may set PYTHONHOME, and a user may as well."""
+    codecs = "ModuleNotFoundError: No module named 'encodings'"
+    one_node = situation(
+        Job("alice", "n3", codecs), Job("bob", "n3", codecs, 2.0), Job("alice", "n1"), Job("bob", "n1")
+    )
+    assert said(verdict(one_node)) == ("infra.node", "node.environment", "n3")
+    two_nodes = situation(Job("alice", "n3", codecs), Job("bob", "n3", codecs, 2.0), Job("olga", "n1", codecs))
+    assert said(verdict(two_nodes)) == ("unknown", None, None)
+    assert verdict(situation(Job("alice", "n3", codecs), Job("alice", "n1"))).category == "app.error"
+
+
 def test_a_user_alone_does_not_make_the_odds() -> None:
     """However well their jobs elsewhere go, and whatever they print here: another user must fail by more than chance."""
     liar = Witness(alike=50, well=0, elsewhere=1000, alike_elsewhere=0)
@@ -309,6 +321,9 @@ def test_the_last_error_of_its_output_is_quoted_where_it_is_no_nodes_fault() -> 
     ("ConnectionAbortedError: [Errno 103] Software caused connection abort: '/mnt/fs2/x'", "mount"), ("ConnectionAbortedError: [Errno 103] Software caused connection abort", None),
     ("srun: error: Application launch failed: Can't find an address, check slurm.conf", "names"), ('srun: error: slurm_set_addr: Unable to resolve "n7"', "names"),
     ("srun: error: Application launch failed: Invalid job credential", None),
+    ("ModuleNotFoundError: No module named 'encodings'", "interpreter"), ("ModuleNotFoundError: No module named 'encodings_2'", "module"),
+    ("Fatal Python error: init_fs_encoding: failed to get the Python codec of the filesystem encoding", "interpreter"),
+    ("Can't locate strict.pm in @INC (@INC contains: /sw/perl)", "interpreter"),
     (EXPIRED, "credentials"), ("kinit: Cannot contact any KDC for realm 'SITE'", "credentials"), ("ssl.SSLCertVerificationError: certificate verify failed: certificate has expired", "credentials"),
     ("OSError: [Errno 126] Required key not available: '/afs/x'", "credentials"), (NO_MEMORY, "memory"), ("MemoryError", "memory"), (GPU_FULL, None),
     ("bash: fork: Cannot allocate memory", "processes"),
