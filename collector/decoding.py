@@ -17,7 +17,7 @@ import polars as pl
 from collector import event_time
 from collector.exchange import Packed
 from collector.identity.entry import host_of_line, named_in_line
-from collector.json_objects import merged
+from collector.json_objects import merged, renamed
 from collector.receivers import GROUP, all_receivers
 from collector.receivers.base import Decoded, Lines, Payload, Run, moment_of
 from collector.receivers.refusals import Poison
@@ -360,12 +360,17 @@ def _overlay(
     return out
 
 
+#: What only a line itself shows of its machine's clock, and only a connection of who sent it. A record's attributes have any names.
+_OURS = ("uptime_s", "sender")
+
+
 def _with_fields(rows: pl.DataFrame) -> pl.DataFrame:
-    """Merges the transport's fields under those that the parser found, and adds its tags."""
+    """Merges the transport's fields under those that the parser found, and adds its tags. Fields with the names of ``_OURS`` are
+    called ``given_`` so."""
     tags, added = pl.col("tags"), pl.col("_tags").str.json_decode(pl.List(pl.String))
     none = pl.lit([], dtype=pl.List(pl.String))
     return rows.with_columns(
-        merged(rows["entities"], rows["_fields"]),
+        merged(rows["entities"], renamed(rows["_fields"], {name: f"given_{name}" for name in _OURS})),
         pl.when(pl.col("_tags").is_null())
         .then(tags)
         .otherwise(pl.concat_list(tags.fill_null(none), added.fill_null(none))),

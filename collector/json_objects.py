@@ -1,9 +1,10 @@
-"""Merges two columns of JSON objects into one: the members of both, where the first column takes precedence over the
+"""Columns of JSON objects. Two are merged into one: the members of both, where the first column takes precedence over the
 second."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 
 import numpy as np
 import polars as pl
@@ -31,6 +32,16 @@ def merged(first: pl.Series, second: pl.Series) -> pl.Series:
     if not len(both):
         return found
     return found.scatter(both, _both(first.gather(both), second.gather(both)))
+
+
+def renamed(objects: pl.Series, names: Mapping[str, str]) -> pl.Series:
+    """A column of objects with other names for some of their members."""
+    at = objects.str.contains_any([f'"{name}"' for name in names]).fill_null(False).arg_true()
+    if not len(at):  # nearly always
+        return objects
+    found = (json.loads(text) for text in objects.gather(at))
+    texts = [_written({names.get(name, name): value for name, value in one.items()}) for one in found]
+    return objects.scatter(at, pl.Series(texts, dtype=pl.String))
 
 
 def _both(first: pl.Series, second: pl.Series) -> pl.Series:

@@ -31,6 +31,7 @@ import polars as pl
 
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event
+from parsers.documents.fields import number
 from parsers.record import TABLES
 from parsers.writers import UNVERIFIED
 from store.questions import kernel_lines
@@ -201,7 +202,7 @@ def _by_itself(event: Event) -> str:
 
 def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
     """``rows``: the clocks that the kernel's lines of its host show."""
-    uptime = event.entities.get("uptime_s")
+    uptime = number(event.entities.get("uptime_s"))  # a store of an earlier version has what a sender called so
     if not rows:
         return _by_itself(event)
     at = event.written_at
@@ -218,7 +219,7 @@ def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
         return UNCONFIRMED if missing else _by_itself(event)
     if missing:
         return UNCONFIRMED
-    boot = at - float(uptime)
+    boot = at - uptime
     others = [r for r in stamped if not kernel_lines.fits_clock(r["boot"], boot)]
     fits = len(others) < len(stamped)
     # A boot after all other known ones: no line of an earlier one may be later than it, and a boot writes many lines.

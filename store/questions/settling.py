@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Double, Select, Table, Update, and_, cast, func, or_, select, union, update
+from sqlalchemy import ColumnElement, Double, Select, Table, Update, and_, func, or_, select, try_cast, union, update
 
 from parsers.node_definitions import CONTROLLERS
 from store.door import Question
@@ -73,7 +73,8 @@ def name_hosts(table: Table, names: Sequence[tuple[str | None, str, str]]) -> Up
     )  # fmt: skip
 
 
-_UPTIME: ColumnElement[float] = cast(json_member(LOGS.c.entities, "$.uptime_s"), Double())
+#: Null if it is no number: a sender may give a line any fields.
+_UPTIME: ColumnElement[float] = try_cast(json_member(LOGS.c.entities, "$.uptime_s"), Double())
 _ONLY_UPTIME = and_(LOGS.c.time.is_(None), LOGS.c.entities.like(const("%uptime_s%")))
 
 
