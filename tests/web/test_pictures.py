@@ -144,6 +144,21 @@ def printed(store: DuckStore, run: str) -> list[dict[str, Any]]:
     return found
 
 
+def grown(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What counters can have grown by up to each sample: since any sample before it. One that fell began again at 0."""
+    last: dict[str, float] = {}
+    sums: dict[str, list[float]] = {}
+    found = []
+    for row in rows:
+        name, value = row["series"], row["value"]
+        before = sums.setdefault(name, [])
+        grew = value - last.get(name, value) if value >= last.get(name, value) else value
+        before.append((before[-1] if before else 0.0) + grew)
+        found += [{"t": row["t"], "value": before[-1] - one} for one in before]
+        last[name] = value
+    return found
+
+
 def unmeasured(store: DuckStore, axis: dict[str, Any], t0: datetime) -> list[Any]:
     """Points of gauges that are not among the measured values of their host at their time."""
     lanes, wrong = {lane["id"]: lane for lane in axis["lanes"]}, []
@@ -152,12 +167,12 @@ def unmeasured(store: DuckStore, axis: dict[str, Any], t0: datetime) -> list[Any
             rows = printed(store, lanes[one["lane"]]["host"])
         else:
             gauge = next(gauge for gauge in GAUGES.values() if gauge.name == one["name"])
-            if gauge.counter:
-                continue
             rows = store.rows(
-                "SELECT epoch(time) AS t, value FROM raw.metrics WHERE host = ? AND list_contains(?, metric)",
+                "SELECT epoch(time) AS t, value, concat_ws(' ', metric, device, labels) AS series FROM raw.metrics"
+                " WHERE host = ? AND list_contains(?, metric) ORDER BY time",
                 [lanes[one["lane"]]["host"], list(gauge.metrics)],
             )
+            rows = grown(rows) if gauge.counter else rows
         times, values = {round(row["t"], 3) for row in rows}, {row["value"] for row in rows}
         began = (t0 - datetime(1970, 1, 1)).total_seconds()
         for t, *shown in (point for piece in one["pieces"] for point in piece):
