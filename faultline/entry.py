@@ -40,8 +40,8 @@ def main() -> int:
 
             return why(arguments[1:])
         sys.stderr.write(
-            f"faultline: {missing.name} is not installed: this machine has the agent part only; "
-            "install faultline[server] for this command\n"
+            f"faultline: {missing.name} is not installed: this machine has the agent part only, which is faultline agent, "
+            "faultline slurm, faultline hook and faultline why (each with --help); install faultline[server] for the rest\n"
         )
         return 2
     return run(arguments)

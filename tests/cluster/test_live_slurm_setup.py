@@ -160,7 +160,8 @@ def test_from_install_to_remove(live: None) -> None:
     job = run_job(["gpu01"])
     # The service's first lines wait for its parsers, which it compiles in here: minutes on a machine that is busy.
     row = until(
-        lambda: [r for r in kql(f"Jobs | where JobId == {job} | project ExitCode, NodeList, User") if r[1]], 1200
+        lambda: [r for r in kql(f"Jobs | where JobId == {job} | project ExitCode, NodeList, User") if None not in r],
+        1200,
     )
     assert row == [[0, "gpu01", "alice"]], "from hooks alone: no other source runs"
 
