@@ -111,15 +111,15 @@ def clusters_of(store: Door) -> list[str | None]:
 
 
 def conclude_cluster(
-    store: Door, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None, empty: Collection[str] = ()
+    store: Door, cluster: str | None, rules: Rules, settings: Mapping[str, object] | None = None, empty: Collection[str] = (),
+    spans: Spans | None = None,
 ) -> Pass:  # fmt: skip
-    """Concludes about everything stored about one cluster, from scratch. Every tick must reach the same result.
-
-    ``empty`` names tables of ``raw`` without rows, which are not queried.
+    """Concludes about everything stored about one cluster, from scratch. Every tick must reach the same result. ``empty``
+    names tables of ``raw`` without rows, which are not queried; ``spans``: those of all lines (gather/collected.py), if known.
     """
     timed = event_rows.stamped(store, cluster)
     inventory = read_inventory(store, cluster, empty)
-    sources = Collected(collected.asked(store, cluster))
+    sources = Collected(collected.asked(store, cluster) if spans is None else spans)
     nodes = {r["host"] for r in store.ask(job_rows.hosts_of_jobs(cluster))}
     log_host_folders = of_log_hosts(sources.log_host_folders, nodes, inventory.settings)
     senders = read_senders(store, cluster, timed, inventory.settings, settings, log_host_folders)

@@ -35,6 +35,8 @@ from parsers.positions import (
 
 #: Most sets of positions kept at once.
 _STATES = 4_096
+#: In place of a next state: it is not known yet; nothing can match any more.
+_UNKNOWN, _OVER = -1, -2
 #: Most regexes: one bit each.
 MOST_PATTERNS = 63
 _ONE = np.uint64(1)
@@ -43,7 +45,7 @@ _ONE = np.uint64(1)
 class _Tables(NamedTuple):
     """The positions of all regexes in the form of compiled code: position ``p`` takes symbols of the kinds ``takes[:,
     p]``, is followed by ``follows[bounds[p]:bounds[p + 1]]``, and ends a match of the regex with the bit ``ends[p]``.
-    ``firsts`` begin a match."""
+    ``firsts`` begin a match, and ``anchored``: only at a text's beginning."""
 
     kinds: Array
     takes: Array
@@ -51,11 +53,12 @@ class _Tables(NamedTuple):
     follows: Array
     firsts: Array
     ends: Array
+    anchored: bool
 
 
 class _States(NamedTuple):
     """Sets of positions reached together, ``places[i]`` as bits, and by kind of symbol the next state (below zero: not
-    known yet); ``hits[i]``: the regexes whose match ends there. ``slots`` map a set to its number, ``known`` (one
+    known yet, or ``_OVER``); ``hits[i]``: the regexes whose match ends there. ``slots`` map a set to its number, ``known`` (one
     number) counts them."""
 
     places: Array
@@ -90,7 +93,8 @@ class Automata:
         table, kinds = np.unique(np.array([*takes, inside], np.bool_).T, axis=0, return_inverse=True)
         bounds = np.cumsum([0, *map(len, follows)], dtype=np.int64)
         behind = np.array([place for some in follows for place in some], np.int64)
-        self._tables = _Tables(kinds.ravel(), table.copy(), bounds, behind, np.array(firsts, np.int64), ends)
+        anchored = not any(takes[at][:BEGIN].any() or takes[at][END] for at in firsts)
+        self._tables = _Tables(kinds.ravel(), table.copy(), bounds, behind, np.array(firsts, np.int64), ends, anchored)
         self._always = np.uint64(always)
         #: Computed states are reused; each thread takes one of these out while it needs it.
         self._known: list[_States] = []
@@ -134,15 +138,19 @@ def _run(data: Array, starts: Array, ends: Array, lines: Array, tables: _Tables,
         for place in range(np.uint64(starts[lines[at]]), np.uint64(ends[lines[at]])):
             following = states.next[np.uint64(state), np.uint64(tables.kinds[data[place]])]
             state = following if following >= 0 else _step(tables, states, state, data[place], scratch)
+            if state < 0:
+                break
             bits |= states.hits[np.uint64(state)]
-        found[at] = bits | states.hits[_step(tables, states, state, END, scratch)]
+        if state >= 0:
+            state = _step(tables, states, state, END, scratch)
+        found[at] = bits | states.hits[state] if state >= 0 else bits
 
 
 @part
 def _step(tables: _Tables, states: _States, state: int, symbol: int, scratch: Array) -> int:
-    """The next state."""
+    """The next state, or ``_OVER``."""
     following = states.next[state, tables.kinds[symbol]]
-    return following if following >= 0 else _follow(tables, states, state, tables.kinds[symbol], scratch)
+    return following if following != _UNKNOWN else _follow(tables, states, state, tables.kinds[symbol], scratch)
 
 
 @part
@@ -151,7 +159,7 @@ def _forget(tables: _Tables, states: _States) -> None:
     states.slots[:] = -1
     states.known[0] = 1
     states.places[0] = 0
-    states.next[0] = -1
+    states.next[0] = _UNKNOWN
     states.next[0, tables.kinds[INSIDE]] = 0
     states.hits[0] = 0
 
@@ -170,6 +178,9 @@ def _follow(tables: _Tables, states: _States, state: int, kind: int, scratch: Ar
             place += 1
     for at in range(len(tables.firsts)):
         _reach(tables, tables.firsts[at], kind, scratch)
+    if tables.anchored and not scratch.any():
+        states.next[state, kind] = _OVER
+        return _OVER
     following = _known(states, scratch)
     if following < 0:
         if states.known[0] == len(states.hits):  # no room: forgets all, including the state it comes from
@@ -214,7 +225,7 @@ def _added(tables: _Tables, states: _States, scratch: Array) -> int:
     number = states.known[0]
     states.known[0] += 1
     states.slots[_slot(states, scratch)] = number
-    states.next[number] = -1
+    states.next[number] = _UNKNOWN
     states.next[number, tables.kinds[INSIDE]] = number
     states.hits[number] = 0
     for word in range(len(scratch)):

@@ -115,6 +115,7 @@ class LineParser:
         means = self.catalogue.match(SAMPLES[0].partition("kernel: ")[2], "kernel")
         _use_all(Catalogue((means[0],) if means else ()))  # an index of one entry is built at once
         self._index.prepare()
+        cut_quotes.prepare()
         release()
 
     def parse(self, lines: list[bytes], origin: Origin, first_line: int = 1) -> pl.DataFrame:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from correlator.engine import clusters_of, conclude_cluster, load_edges, write
 from correlator.gc_pause import clear_away, paused, set_aside
-from correlator.live.arrivals import Arrivals
+from correlator.live.arrivals import Arrivals, Change
 from correlator.live.awaited import silent_in
 from correlator.live.changes import everything, same_objects
 from correlator.live.finality import settled
@@ -38,6 +38,7 @@ from store.changes import growth
 from store.questions.conclusions import incident_ids
 
 if TYPE_CHECKING:
+    from correlator.gather.collected import Spans
     from store.changes import Changes, Mark
     from store.door import Door
 
@@ -198,8 +199,8 @@ class Ticker:
             )
             return self._conclude_new_rows(arrivals, storing)
 
-    def _anew(self, cluster: str | None, empty: frozenset[str]) -> LiveConclusions:
-        return LiveConclusions.of(conclude_cluster(self.store, cluster, self._rules, self.settings, empty))
+    def _anew(self, cluster: str | None, empty: frozenset[str], spans: Spans | None = None) -> LiveConclusions:
+        return LiveConclusions.of(conclude_cluster(self.store, cluster, self._rules, self.settings, empty, spans))
 
     def _conclude_new_rows(self, arrivals: Arrivals, storing: Storing) -> tuple[list[LiveConclusions], bool]:
         found, partly = [], True
@@ -207,10 +208,11 @@ class Ticker:
         for cluster in clusters:
             # No other writer may run while something is being stored, so only the last cluster begins to store early.
             last = partly and cluster == clusters[-1] and len(clusters) == len(self._known)
-            conclusions = self._in_part(cluster, arrivals, storing if last else None)
+            change = self._change(cluster, arrivals)
+            conclusions = self._in_part(cluster, change, storing if last else None)
             if conclusions is None:
                 partly = False
-                conclusions = self._anew(cluster, arrivals.empty)
+                conclusions = self._anew(cluster, arrivals.empty, self._spans(cluster, change))
             found.append(conclusions)
         return found, partly
 
@@ -293,23 +295,34 @@ class Ticker:
                 return False
         return True
 
-    def _in_part(self, cluster: str | None, arrivals: Arrivals, storing: Storing | None) -> LiveConclusions | None:
-        """Conclusions about a cluster with the new rows; None if everything must be concluded anew.
-
-        ``storing`` begins as soon as the events are known.
-        """
-        before = self._known.get(cluster)
-        if before is None:
+    def _change(self, cluster: str | None, arrivals: Arrivals) -> Change | None:
+        """What the new rows mean for a cluster; None if there are none, or nothing was concluded about it before."""
+        if (before := self._known.get(cluster)) is None:
             return None
         index, basis = index_of(before), before.memory.basis
-        change = arrivals.change(
+        return arrivals.change(
             cluster,
             lambda jobs: index.last_runs(before.result.runs, jobs),
             basis.last,
             basis.collected.reporting_hosts,
             lambda earliest: untouched_until(before, earliest) - basis.clocks.furthest,
         )
-        if change is None:
+
+    def _spans(self, cluster: str | None, change: Change | None) -> Spans | None:
+        """The spans of all lines of a cluster: those known before its new rows, which were only added, and theirs. To ask for
+        them again would read every stored line."""
+        before = self._known.get(cluster)
+        if before is None or change is None:
+            return None
+        return before.memory.basis.collected.but(change.collected).spans
+
+    def _in_part(self, cluster: str | None, change: Change | None, storing: Storing | None) -> LiveConclusions | None:
+        """Conclusions about a cluster with the new rows; None if everything must be concluded anew.
+
+        ``storing`` begins as soon as the events are known.
+        """
+        before = self._known.get(cluster)
+        if before is None or change is None:
             return before
         if change.ahead is None:
             self._inbox.recalled.pop(cluster, None)

@@ -66,6 +66,26 @@ def test_conditions_on_what_surrounds_a_place_are_left_out(texts: list[str]) -> 
         assert all(mine or regex.search(text) is None for text, mine in zip(texts, found, strict=True)), regex
 
 
+ANCHORED = (r"^a", r"^(?:a|bc)+d", r"^a{2,3}b", r"^[a-c]*$", r"^(?:ab?){2,}$", r"^$", r"^[^;]*;", r"(?:^b|^c)\S+ x")
+
+
+@given(_TEXTS)
+@settings(max_examples=examples(40), deadline=None)
+def test_a_text_is_left_once_nothing_anchored_can_match(texts: list[str]) -> None:
+    assert Automata(ANCHORED)._tables.anchored
+    assert_as_regexes(texts, ANCHORED)
+
+
+def test_what_is_behind_a_text_without_a_match_is_not_read() -> None:
+    tests = Automata((r"^ab*c;",))
+    data, one = np.frombuffer(b"ax" + b";" * 100, np.uint8), np.zeros(1, np.int64)
+    assert tests.fitting(data, one, one + len(data), one).tolist() == [0]
+    states = tests._known[0]
+    assert (states.next[: states.known[0]] == automata._OVER).any()
+    # Had it read on, it would have recorded what follows a semicolon.
+    assert not (states.next[1 : states.known[0], tests._tables.kinds[ord(";")]] != automata._UNKNOWN).any()
+
+
 def test_what_a_condition_does_not_decide_is_decided() -> None:
     plain = ("b", "1 a", "a 1,x", "x", "", "\u00e9")
     assert not fitting(list(plain), (re.compile(r"(?<!\w)'(.*)'(?!\w)"), re.compile(r"\ba (.{1,3}?):"))).any()

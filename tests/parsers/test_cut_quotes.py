@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import polars as pl
 import pytest
 
+from parsers import cut_quotes
 from parsers.engine import LineParser
 from parsers.record import Origin
 
@@ -153,3 +155,24 @@ def test_no_time_that_a_user_writes_hides_a_daemons_lines(parser: LineParser) ->
         TRUE.format("05.000"), "[2026-11-30T14:10:20.100] _slurm_rpc_submit_batch_job: JobId=77 InitPrio=1 usec=500",
     )  # fmt: skip
     assert ("slurm.node_down", []) in said
+
+
+@pytest.mark.parametrize(("source", "message"), MESSAGES, ids=lambda value: value[:40])
+def test_among_many_lines_the_same_lines_are_a_users(parser: LineParser, source: str, message: str) -> None:
+    """Of many messages, an automaton finds where a user's text may begin; of few, a search for words."""
+    lie = LIE if source == "slurmctld" else LIE_OF_SLURMD
+    line = "[2026-11-30T14:10:03.693] " + message.replace("@", f"nosuch \u00e9\n{lie}")
+    few = [line, SUBMIT, TRUE.format("09.000"), "[2026-11-30T14:10:03.700] debug2: container signal 9 to StepId=1.0"]
+    filler = ["[2026-11-30T14:09:00.000] debug:  sched: Running job scheduler"] * 3_000
+    assert meant(parser, source, *filler, *few)[3_000:] == meant(parser, source, *few)
+
+
+def test_the_automaton_reads_only_where_a_users_text_may_begin() -> None:
+    texts = [
+        "sched: Allocate JobId=17 NodeList=node01",
+        "error: Invalid qos (x",
+        "_x: invalid partition specified: nosuch",
+        "a b: execve(): x",
+    ]
+    found = cut_quotes._may_begin(pl.Series(texts * cut_quotes._MANY))
+    assert found[:4].tolist() == [1, 2, 5, 6]

@@ -11,12 +11,14 @@ from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import polars as pl
 import pytest
 import sqlalchemy as sa
 
 from correlator.engine import conclude_cluster, correlate
+from correlator.gather import collected
 from correlator.gather.collected import asked
 from correlator.gather.collected import joined as joined_spans
 from correlator.gather.events import coalesce, joined, prepared, stamped
@@ -288,6 +290,32 @@ def test_lines_that_were_only_moved_ask_for_no_full_pass() -> None:
         unannounced(store, rows[1:2])
         seal(store, least=1)
         assert ticker.tick().full, "by row ids nobody can tell what was moved from what is new"
+        ticked = stored(store)
+        correlate(store)
+        assert ticked == stored(store)
+
+
+@pytest.mark.parametrize("announced", [True, False])
+def test_a_whole_pass_over_added_lines_does_not_ask_for_what_was_collected(
+    monkeypatch: pytest.MonkeyPatch, announced: bool
+) -> None:
+    """A flood of old lines is concluded with everything: what was collected is known of all lines but the new ones."""
+    rows = sorted(made_rows(15, 900), key=lambda a: a[0])
+    with open_store(None) as store:
+        with_settings(store)
+        ticker = Ticker(store)
+        add(store, rows[300:])
+        ticker.tick()
+        asked = Mock(side_effect=collected.asked)
+        monkeypatch.setattr(collected, "asked", asked)
+        (add if announced else unannounced)(store, rows[:300])
+        assert ticker.tick().full
+        assert not asked.called
+        now, whole = ticker._known["made"].memory.basis, conclude_cluster(store, "made", ticker._rules).basis
+        assert asked.called
+        assert dict(now.collected.spans) == dict(whole.collected.spans)
+        assert now.collected.reporting_hosts == whole.collected.reporting_hosts
+        assert now.collected.log_host_folders == whole.collected.log_host_folders
         ticked = stored(store)
         correlate(store)
         assert ticked == stored(store)
