@@ -59,9 +59,13 @@ def settle(store: Door) -> None:
     known = boots_of_rings(lines, boots, by_lines)
     times = times_of(lines, known, store.ask_frame(settling.last_lines_of_hosts(hosts)))
     if times.height:
-        settled = times.with_columns(time_quality=pl.lit("inferred"), resolution_us=pl.lit(10_000, pl.Int64))
+        # A place may have become another line's meanwhile.
+        lines = lines.select(pl.col(PLACE).cast(pl.Int64), *_FILE, "line")
+        settled = times.join(lines, on=PLACE).with_columns(
+            time_quality=pl.lit("inferred"), resolution_us=pl.lit(10_000, pl.Int64)
+        )
         with store.write() as writer:
-            writer.amend_by(LOGS, (PLACE,), settled)
+            writer.amend_by(LOGS, (PLACE, *_FILE, "line"), settled)
 
 
 def _hosts(machines: Sequence[Machine]) -> list[str | None]:
