@@ -1,8 +1,8 @@
 """When a running service moves lines of days that are not closed into files, where they take a third of the space.
 
-A line has settled ``early_minutes`` after it arrived. Settled lines are moved when nothing has been stored for a while,
+A line has settled ``early_minutes`` after it arrived. Settled lines are moved when nothing has been stored for as long,
 even if there are few, and otherwise only when there are many: each move makes a file, which is written again when its
-day closes.
+day closes, and lines that stay behind in a segment are put in order again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ log = structlog.get_logger()
 
 #: Seconds between two looks. Looking reads two columns of the lines in DuckDB.
 EVERY_S = 300.0
-#: Nothing has been stored for this long (seconds): few lines are worth a file, too.
-QUIET_S = 600.0
-#: So many settled lines of a day make a file then, and otherwise.
+#: So many settled lines of a day make a file when nothing more arrives, and otherwise.
 QUIET_LINES, LINES = 50_000, 1_000_000
 
 
@@ -58,7 +56,7 @@ class EarlyRounds:
             self._lines, self._since = lines, moment
         if not minutes or self.is_behind():
             return
-        is_quiet = moment - self._since >= QUIET_S
+        is_quiet = moment - self._since >= 60.0 * minutes
         self.is_working = True
         try:
             done = self.store.close_settled(

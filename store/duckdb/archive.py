@@ -307,26 +307,25 @@ def folder_of(store: OpenStore) -> Path:
 def make_views(store: OpenStore, connection: duckdb.DuckDBPyConnection) -> None:
     """Recreates the views over log lines, inside the caller's transaction. A registered file that is missing is omitted
     (``missing`` names it): one lost file must not make everything else unreadable."""
-    closed: list[str] = []
-    recent: list[str] = []
+    every: dict[tuple[str | None, str | None], list[str]] = {}
+    recent: dict[tuple[str | None, str | None], list[str]] = {}
     if store.folder is not None:
         folder = folder_of(store)
-        groups: dict[tuple[bool, str | None, str | None], list[str]] = {}
         rows = connection.execute(
             """SELECT file, coalesce(early, false), CASE WHEN list_count(clusters) < len(clusters) THEN cluster END, hosts
             FROM raw.archive WHERE state = ? ORDER BY day, first_time, file""",
             [KEPT],
         ).fetchall()
-        for name, *group in rows:
-            if (folder / name).is_file():
-                groups.setdefault((group[0], group[1], group[2]), []).append(str(folder / name))
-            else:
+        for name, is_early, cluster, hosts in rows:
+            if not (folder / name).is_file():
                 log.error(
                     "a file of the archive is missing: its lines are not found", folder=str(folder), file=str(name)
                 )
-        for (is_early, cluster, hosts), paths in groups.items():
-            (recent if is_early else closed).append(tier(paths, cluster, hosts))
-    parsed.run(connection, log_views(closed, recent))
+                continue
+            for groups in (every, recent) if is_early else (every,):  # the fewer tiers, the shorter the planning
+                groups.setdefault((cluster, hosts), []).append(str(folder / name))
+    tiers = ([tier(paths, *group) for group, paths in groups.items()] for groups in (every, recent))
+    parsed.run(connection, log_views(*tiers))
     show_claims(connection)
 
 

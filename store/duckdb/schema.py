@@ -160,11 +160,11 @@ def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
 
 
 def log_views(archived: Sequence[str] = (), early: Sequence[str] = ()) -> list[str]:
-    """The views over log lines except ``kql.Logs``: those in DuckDB, and each SELECT of ``archived`` and ``early`` (the
-    columns of a line, then ``block``), which reads files of closed days, and of others."""
+    """The views over log lines except ``kql.Logs``: those in DuckDB, and each SELECT of ``archived`` (the columns of a
+    line, then ``block``); ``early``: the same for the files of days that are not closed."""
     columns = ", ".join(f"{_MESSAGE} AS message" if c == "message" else f'"{c}"' for c in (*TABLES["logs"], "block"))
     recent = " UNION ALL ".join([f"SELECT {columns} FROM raw.logs", *early])
-    tiers = " UNION ALL ".join([recent, *archived])
+    tiers = " UNION ALL ".join([f"SELECT {columns} FROM raw.logs", *archived])
     return [
         f"CREATE OR REPLACE VIEW raw.recent_logs AS {recent}",
         f"CREATE OR REPLACE VIEW raw.log_view AS {tiers}",

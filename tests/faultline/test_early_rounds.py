@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 
 from faultline.config import Store as Settings
 from faultline.config import load
-from faultline.early_rounds import EVERY_S, LINES, QUIET_LINES, QUIET_S, EarlyRounds
+from faultline.early_rounds import EVERY_S, LINES, QUIET_LINES, EarlyRounds
 from store.door import Closed
 from store.errors import StoreError
 
@@ -72,8 +72,8 @@ def test_while_lines_arrive_only_many_are_worth_a_file_and_in_a_quiet_store_few(
     made = rounds(machine)
     run(made, machine, 4 * EVERY_S, lines=7)
     assert machine.asked == [(datetime(2026, 3, 1, 11, 30), LINES, 2, True)] * 4
-    run(made, machine, QUIET_S)
-    assert [least for _, least, _, _ in machine.asked[4:]] == [LINES, QUIET_LINES]
+    run(made, machine, 30 * 60)
+    assert [least for _, least, _, _ in machine.asked[4:]] == [LINES] * 5 + [QUIET_LINES]
     assert machine.freed == 0
 
 
