@@ -60,7 +60,8 @@ jwt_key = "/etc/faultline/jwt_hs256.key"        # a copy of slurmctld's, for tok
 users = { 20001 = "alice" }   # names of uids that this machine does not know
 
 [store]
-hot_days = 2                  # older days move into Parquet files
+hot_days = 2                  # older days are closed: each becomes one Parquet file or a few
+early_minutes = 30            # after so long, lines of other days move into files, too; 0: only with their day
 retention_days = 400          # none: nothing is ever deleted
 
 [[syslog]]
@@ -244,9 +245,11 @@ class Connections(_Section):
 
 
 class Store(_Section):
-    """Days before today that stay in DuckDB, and days before today that are stored at all (not given: all of them)."""
+    """``hot_days``: days before today that are not closed. Lines move into files before their day closes, ``early_minutes``
+    after they arrived (0: with their day). ``retention_days``: days before today that are stored at all (not given: all)."""
 
     hot_days: int = Field(default=2, ge=0)
+    early_minutes: int = Field(default=30, ge=0)
     retention_days: int | None = Field(default=None, ge=1)
 
 

@@ -32,7 +32,7 @@ from collector.priority import lower_priority
 from collector.spool import SpoolBroken, SpoolFull
 from correlator.incidents.stored import result
 from correlator.live.ticker import Ticker
-from faultline import admin_comments, backup_route, controller_addresses, upkeep
+from faultline import admin_comments, backup_route, controller_addresses, early_rounds, upkeep
 from faultline.admin_comments import AdminComments, Slurm
 from faultline.clock_watch import ClockWatch
 from faultline.cluster_doubts import two_names
@@ -42,6 +42,7 @@ from faultline.disputes import Disputes
 from faultline.drains import acting
 from faultline.drains.acting import DrainAdvising
 from faultline.drains.slurm_nodes import Scontrol
+from faultline.early_rounds import EarlyRounds
 from faultline.fitness_metrics import FitnessMetrics
 from faultline.node_gate import GRANTS_FILE, Grants, NodeGate
 from faultline.notify_targets import dispatcher_of
@@ -115,7 +116,7 @@ class Service(Collector):
         self._pacing = Pacing()
         #: How many lines had been stored at the last round, and since when.
         self._unchanged = (0, time.monotonic())
-        self._shrinking = Shrinking(store, self._stored_lines, self._is_busy)
+        self._shrinking = Shrinking(store, self._stored_lines, lambda: self._is_busy() or self._early.is_working)
         #: When the first correlation over all stored data began; None before ``start``, and once it is done.
         self._looking_since: datetime | None = None
         #: The failure of the last round, and when it was logged.
@@ -131,6 +132,9 @@ class Service(Collector):
         self.dispatcher = dispatcher_of(config, store, self._silent_sources)
         #: Set at the end: programs that jobs of the scheduler wait for are killed then.
         self._ended = threading.Event()
+        self._early = EarlyRounds(
+            store, config.store, self._stored_lines, self._is_behind, self._shrinking.again, self._ended
+        )
         self.comments = AdminComments(
             store,
             config.admin_comment,
@@ -186,9 +190,11 @@ class Service(Collector):
             self.scheduler.add_job(self.write_report, CronTrigger.from_crontab(report.cron, timezone="UTC"), [report],
                                    id=f"report {number}, {report.name}")  # fmt: skip
         self.scheduler.add_job(
-            upkeep.job(self.store, self.config.store, self._is_behind, self.clock), "interval", seconds=upkeep.EVERY_S, max_instances=1, id="closing days",
+            upkeep.job(self.store, self.config.store, self._is_behind, self.clock, self._shrinking.again), "interval", seconds=upkeep.EVERY_S, max_instances=1, id="closing days",
             coalesce=True, next_run_time=datetime.now(UTC) + timedelta(seconds=upkeep.FIRST_S),
         )  # fmt: skip
+        self.scheduler.add_job(self._early.look, "interval", seconds=early_rounds.EVERY_S, max_instances=1, coalesce=True,
+                               id="moving settled lines")  # fmt: skip
         self.scheduler.add_job(ControllerAddresses(self.store).look, "interval", seconds=controller_addresses.EVERY_S,
                                max_instances=1, coalesce=True, id="looking up controllers", next_run_time=datetime.now(UTC))  # fmt: skip
         self.scheduler.add_job(self.store.release_memory, "interval", seconds=RELEASE_SECONDS, max_instances=1, coalesce=True,

@@ -42,6 +42,10 @@ class Shrinking:
     _was_quiet: bool = field(default=False, init=False)
     _is_done: bool = field(default=False, init=False)
 
+    def again(self) -> None:
+        """Something was deleted: the next look is about it. From any thread."""
+        self._is_done, self._next = False, self.clock()
+
     def look(self) -> None:
         """Shrinks the file if it is time to; a failure is logged, and tried again at the next look."""
         now, lines = self.clock(), self.stored()

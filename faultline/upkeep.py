@@ -43,10 +43,12 @@ def keep_up(store: Door, settings: StoreSettings, today: date | None = None, *, 
 
 
 def job(
-    store: Door, settings: StoreSettings, is_busy: Callable[[], bool], watch: ClockWatch | None = None
-) -> Callable[[], None]:
+    store: Door, settings: StoreSettings, is_busy: Callable[[], bool], watch: ClockWatch | None = None,
+    freed: Callable[[], None] = lambda: None,
+) -> Callable[[], None]:  # fmt: skip
     """The scheduler's job, run every ``EVERY_S``; a failure is logged and retried the next time, and while lines wait
-    to be stored it waits too. Does nothing if ``watch`` does not trust the clock."""
+    to be stored it waits too. Does nothing if ``watch`` does not trust the clock. ``freed`` is called when the database
+    file has free space."""
     watched = watch or ClockWatch(store)
 
     def run() -> None:
@@ -63,6 +65,8 @@ def job(
         except (OSError, StoreError) as error:
             log.warning("days not closed", error=str(error).split("\n")[0] or type(error).__name__)
             return
+        if done.closed.lines or done.dropped.lines:
+            freed()
         if done.closed.lines:
             log.info("days closed", days=done.closed.days, lines=done.closed.lines, bytes=done.closed.bytes)
         if done.dropped.lines:

@@ -14,7 +14,7 @@ store; a person's view of it has only ``Asks``. Where each part is:
 - the change cursor: ``Mark`` of ``store.changes``, with ``Door.changes``, ``stored_since`` and ``listeners``
 - named questions: ``Asks.ask`` and ``ask_frame``; their plan: ``Door.explain``
 - KQL: ``Asks.run_kql``, ``explain_kql`` and ``kql_columns``, each for a ``KqlQuery``
-- maintenance: ``Door.close_days``, ``drop_before``, ``seal``, ``add_filters``, ``checkpoint``, ``shrink``,
+- maintenance: ``Door.close_days``, ``close_settled``, ``drop_before``, ``seal``, ``add_filters``, ``checkpoint``, ``shrink``,
   ``others_tidy`` and ``reopen_if_broken``; ``Engine.compact`` and ``sizes``
 - backup, restore, verify: ``Door.backup`` and ``verify``; ``Engine.restore``, ``read_copy`` and ``verify_copy``
 - migrate: ``Door.migrate`` for an open store, ``Engine.migrate`` for a folder
@@ -32,7 +32,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, MutableSet, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
@@ -163,6 +163,10 @@ class Writer(Protocol):
         """Like ``change``, for existing rows of ``raw``: readers that follow new rows must then read everything
         again."""
 
+    def name_hosts(self, table: sa.Table, names: Sequence[tuple[str | None, str, str]]) -> int:
+        """Gives rows of a table of ``raw`` the node that their host was learned to mean: (cluster, other name, node). Of
+        lines, all whose day is not closed. Returns their number."""
+
     def amend_by(self, table: sa.Table, keys: Sequence[str], data: pl.DataFrame) -> None:
         """Updates rows of ``raw`` with the same values in ``keys`` (null equals null) with the other columns of
         ``data``. The key ``place`` is a row's location (``store.functions.row_place``)."""
@@ -186,12 +190,16 @@ class Health:
 
 @dataclass(frozen=True)
 class Closed:
-    """What ``Door.close_days`` archived."""
+    """What ``Door.close_days`` or ``Door.close_settled`` archived."""
 
     days: int = 0
     files: int = 0
     lines: int = 0
     bytes: int = 0
+
+    def and_then(self, more: Closed) -> Closed:
+        """Both together."""
+        return Closed(self.days + more.days, self.files + more.files, self.lines + more.lines, self.bytes + more.bytes)
 
 
 @dataclass(frozen=True)
@@ -322,6 +330,13 @@ class Door(Asks, Protocol):
     def close_days(self, today: date, *, hot_days: int) -> Closed:
         """Archives days before the hot ones. Raises ``OSError`` and ``StoreError`` (``LinesChanged`` if lines kept
         changing meanwhile); what was archived before stays archived."""
+
+    def close_settled(
+        self, until: datetime, *, least: int, hot_days: int, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Closed:
+        """Archives the lines with a time that arrived before ``until`` (naive UTC), of each hot day with at least
+        ``least`` of them, before the day is closed; what is learned about hosts and clusters later still counts for them.
+        ``is_wanted`` is asked every few seconds: once it is false, what is not archived yet stays. Raises like ``close_days``."""
 
     def drop_before(self, day: date) -> Dropped:
         """Drops everything older than a day (UTC): all of it or nothing."""

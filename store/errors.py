@@ -24,6 +24,10 @@ class LinesChanged(StoreError):  # noqa: N818  (a state, not an error)
     """Lines kept changing while they were archived: the day stays as it is, and the next round retries."""
 
 
+class Unwanted(StoreError):  # noqa: N818  (a state, not an error)
+    """What was begun is not wanted any more; nothing of it is left."""
+
+
 class EngineError(StoreError):
     """The engine refused or failed a statement: a full disk, a lost file, memory, a bug of ours. The cause is
     chained."""

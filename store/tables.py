@@ -65,6 +65,9 @@ SETTINGS, LINKS, TOPOLOGY, BOOTS, ARTIFACTS, ENVIRONMENTS = (
 _LINE = {column: sql_type(kind) for column, kind in TABLES["logs"].items()} | {"block": sa.Integer()}
 #: View: every line with its message, stored and archived. ``ALL_LINES`` is the same under another name.
 LINES, ALL_LINES = _table("raw", "log_view", _LINE), _table("raw", "all_logs", _LINE)
+#: View: the lines whose day is not closed, also those that are in files already. What is learned about lines later is
+#: learned from these.
+RECENT_LINES = _table("raw", "recent_logs", _LINE)
 #: View: the clusters that lines name, without reading the archive's files.
 LINE_CLUSTERS = _table("raw", "log_clusters", {"cluster": TEXT})
 #: The ledger of ingested files.
@@ -72,11 +75,12 @@ FILES = _table("raw", "files", {
     **dict.fromkeys(("path", "cluster", "host", "kind", "source", "reason"), TEXT), "consumed": NUMBER, "digest": TEXT,
     "lines": NUMBER, "events": NUMBER, "unparsed": NUMBER, "warnings": TEXTS, "ingested_at": TIME, "tail": TEXT,
 })  # fmt: skip
-#: Files of closed days.
+#: Files of log lines. ``early``: the day of its lines is not closed yet. ``hosts``: which hosts of its lines were learned
+#: to be which nodes since, as JSON (``store.duckdb.early``).
 ARCHIVE = _table("raw", "archive", {
     "file": TEXT, "state": TEXT, "day": sa.Date(), "lines": NUMBER, "bytes": NUMBER, "digest": TEXT, "first_time": TIME,
     "last_time": TIME, "last_received": TIME, "first_block": sa.Integer(), "last_block": sa.Integer(), "clusters": TEXTS,
-    "cluster": TEXT, "since": TIME,
+    "cluster": TEXT, "since": TIME, "early": FLAG, "hosts": TEXT,
 })  # fmt: skip
 
 #: Commits that changed rows of the tables above, and by how many rows (``store.changes``).
@@ -194,4 +198,8 @@ DRAINS = _table(None, "drains_of_nodes", {
 })  # fmt: skip
 
 #: Stored tables, by schema and name. Views and derived tables are not included.
-STORED = [table for table in METADATA.tables.values() if table not in (LINES, ALL_LINES, LINE_CLUSTERS, STATES, DRAINS)]
+STORED = [
+    table
+    for table in METADATA.tables.values()
+    if table not in (LINES, ALL_LINES, RECENT_LINES, LINE_CLUSTERS, STATES, DRAINS)
+]

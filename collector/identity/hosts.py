@@ -169,7 +169,7 @@ def settle(store: Door) -> HostNames:
             if meant.is_empty():
                 continue
             learned.append(meant)
-            writer.amend(settling.name_hosts(table, meant.rows()))
+            writer.name_hosts(table, meant.rows())
         if learned:
             known = set(map(tuple, writer.ask_frame(settling.known_aliases()).rows()))
             rows = pl.concat(learned).unique().sort("host", "cluster").rows()

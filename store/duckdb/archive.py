@@ -10,13 +10,15 @@ What cannot be archived yet stays in DuckDB: lines without a time that did not a
 with fewer than ``LEAST_LINES`` (also those that arrived late for an archived day), and the unfinished last line of a
 file that is still growing.
 
+Lines that nothing is expected to change move earlier (``store.duckdb.early``), into files of the same form.
+
 ``drop_before`` is retention: whole days are deleted, with their files and text filters.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -28,11 +30,12 @@ import structlog
 from parsers.record import TABLES
 from store.changes import Change
 from store.door import Closed, Dropped
-from store.duckdb import parsed, segments
-from store.duckdb.archive_file import ArchiveFile, Slice, Written, condition, digest_of, parts, slices
+from store.duckdb import archive_file, archived_hosts, parsed, segments
+from store.duckdb.archive_file import CLOCKS, ArchiveFile, Slice, Written, condition, digest_of, parts, slices
 from store.duckdb.line_heads import head_of
 from store.duckdb.logs_view import show_claims
 from store.duckdb.open_store import OpenStore
+from store.duckdb.quoting import quoted
 from store.duckdb.schema import log_views
 from store.errors import LinesChanged
 from store.tables import LOGS
@@ -42,11 +45,15 @@ log = structlog.get_logger()
 FOLDER = "archive"
 #: A day with fewer lines stays in DuckDB: a file for them would cost more to read than it saves.
 LEAST_LINES = 20_000
+#: Most lines of a file of a day that is not closed: to delete them from DuckDB, writers wait for a second.
+EARLY_LINES = 1_000_000
 #: Attempts to write a part whose lines change meanwhile; the last attempt excludes other writers.
 TRIES = 3
 
-#: The columns that date a line: its own time, else its arrival.
-CLOCKS = ("time", "received_time")
+#: The text before the message, in files with lines.
+HEAD = head_of()
+#: Lines without a time stay until their day closes: they may get one.
+EARLY_CLOCKS = ("time",)
 #: A closed segment is dissolved once less than one in this many of its lines is left.
 LONELY = 4
 #: States of a file: being written, holding lines, or with its lines dropped while readers may still have it open.
@@ -72,18 +79,20 @@ def close_days(store: OpenStore, today: date, *, hot_days: int = 2, least: int =
         return done
     with store.upkeep:
         sweep(store)
-        for day in _days(store, today - timedelta(days=hot_days), least):
-            for written in _close(store, day):
-                done = Closed(done.days, done.files + 1, done.lines + written.lines, done.bytes + written.bytes)
-            done = Closed(done.days + 1, done.files, done.lines, done.bytes)
+        until = today - timedelta(days=hot_days)
+        for day in days(store, until, least):
+            for written in close_day(store, day):
+                done = done.and_then(Closed(0, 1, written.lines, written.bytes))
+            done = done.and_then(Closed(days=1))
     return done
 
 
-def _days(store: OpenStore, until: date, least: int) -> list[date]:
+def days(store: OpenStore, until: date, least: int, settled: str | None = None) -> list[date]:
+    """Days before ``until`` with at least ``least`` lines; with ``settled`` (SQL of ours), of those lines."""
     lines: dict[date, int] = {}
-    for clock in CLOCKS:
+    for clock in CLOCKS if settled is None else EARLY_CLOCKS:
         found = store.rows(
-            f"SELECT CAST({clock} AS DATE) AS day, count(*) AS n FROM raw.logs WHERE {condition(clock)} GROUP BY ALL",
+            f"SELECT CAST({clock} AS DATE) AS day, count(*) AS n FROM raw.logs WHERE {condition(clock)} AND {settled or 'true'} GROUP BY ALL",
             [date(1970, 1, 1), until],
         )
         for row in found:
@@ -91,45 +100,54 @@ def _days(store: OpenStore, until: date, least: int) -> list[date]:
     return sorted(day for day, count in lines.items() if count >= least)
 
 
-def _close(store: OpenStore, day: date) -> Iterator[Written]:
-    """Moves one day; lines that arrive meanwhile wait for the next call."""
-    found = [piece for clock in CLOCKS for piece in slices(_seconds(store, day, clock), day, clock)]
-    for part in parts(found):
+def close_day(
+    store: OpenStore, day: date, settled: str | None = None, is_wanted: Callable[[], bool] = lambda: True
+) -> Iterator[Written]:
+    """Moves one day, or those lines of it that are ``settled`` (SQL of ours) before it closes; lines that arrive meanwhile
+    wait for the next call. ``is_wanted``: as of ``ArchiveFile``."""
+    is_early, which = settled is not None, settled or "true"
+    clocks, most = (EARLY_CLOCKS, EARLY_LINES) if is_early else (CLOCKS, archive_file.PART_LINES)
+    found = [piece for clock in clocks for piece in slices(_seconds(store, day, clock, which), day, clock)]
+    for part in parts(found, most):
         for attempt in range(1, TRIES + 1):
+            # What does not have to move now is not worth that others wait until a file is written.
+            exclusive = attempt == TRIES and not is_early
             try:
-                with store.alone() if attempt == TRIES else nullcontext():
-                    yield _move(store, day, part)
+                with store.alone() if exclusive else nullcontext():
+                    yield _move(store, day, part, which, is_early, is_wanted)
                 break
             except LinesChanged:
                 if attempt == TRIES:
                     raise
 
 
-def _seconds(store: OpenStore, day: date, clock: str) -> list[tuple[int, int]]:
+def _seconds(store: OpenStore, day: date, clock: str, which: str) -> list[tuple[int, int]]:
     found = store.rows(
-        f"""SELECT CAST(epoch(date_trunc('second', {clock})) AS BIGINT) AS second, count(*) AS n {_settled(store)}
+        f"""SELECT CAST(epoch(date_trunc('second', {clock})) AS BIGINT) AS second, count(*) AS n {_settled(store, which)}
         AND {condition(clock)} GROUP BY ALL ORDER BY ALL""",
         [day, day + timedelta(days=1)],
     )
     return [(row["second"], row["n"]) for row in found]
 
 
-def _settled(store: OpenStore) -> str:
-    """The current lines, as FROM and WHERE, without the unfinished last line of a file, which is replaced once the file
-    is longer."""
+def _settled(store: OpenStore, which: str) -> str:
+    """The current lines ``which``, as FROM and WHERE, without the unfinished last line of a file, which is replaced once
+    the file is longer."""
     cursor = store.cursor()
     ((last, open_files),) = cursor.execute("""SELECT (SELECT coalesce(max(rowid), -1) FROM raw.logs),
         (SELECT count(*) FROM raw.files WHERE tail IS NOT NULL)""").fetchall()
-    found = f"FROM raw.logs WHERE rowid <= {int(last)}"
+    found = f"FROM raw.logs WHERE rowid <= {int(last)} AND {which}"
     # Looked up once and only if there are any: a join in every following query takes 130 MB even if it finds nothing.
     unfinished = cursor.execute("""SELECT l.rowid FROM raw.logs l JOIN raw.files f ON f.path = l.file AND l.line > f.lines
         AND f.cluster IS NOT DISTINCT FROM l.cluster WHERE f.tail IS NOT NULL""").fetchall() if open_files else []  # fmt: skip
     return found + (f" AND rowid NOT IN ({', '.join(str(int(row)) for (row,) in unfinished)})" if unfinished else "")
 
 
-def _move(store: OpenStore, day: date, found: Sequence[Slice]) -> Written:
+def _move(
+    store: OpenStore, day: date, found: Sequence[Slice], which: str, is_early: bool, is_wanted: Callable[[], bool]
+) -> Written:
     """Writes one file and deletes its lines from DuckDB."""
-    lines = _settled(store)
+    lines = _settled(store, which)
     spans = {
         clock: [min(s.start for s in found if s.clock == clock), max(s.end for s in found if s.clock == clock)]
         for clock in dict.fromkeys(piece.clock for piece in found)
@@ -137,11 +155,9 @@ def _move(store: OpenStore, day: date, found: Sequence[Slice]) -> Written:
     name = f"{day.isoformat()}/{uuid.uuid4().hex}.parquet"
     with store.transaction() as connection:
         before = _fingerprint(connection, lines, spans)
-        ((lowest,),) = connection.execute("SELECT least(min(first_block), 0) FROM raw.log_segments").fetchall()
-        connection.execute(
-            "INSERT INTO raw.archive (file, state, day, since) VALUES (?, ?, ?, now()::TIMESTAMP)", [name, WRITING, day]
-        )
-    file = ArchiveFile(folder_of(store) / name, int(lowest))
+        begin_file(connection, name, day, is_early=is_early)
+        lowest = lowest_block(connection)
+    file = ArchiveFile(folder_of(store) / name, lowest, is_wanted)
     try:
         written = file.write(store.cursor(), found, lines)
         with store.transaction() as connection:
@@ -152,7 +168,7 @@ def _move(store: OpenStore, day: date, found: Sequence[Slice]) -> Written:
             for clock, span in spans.items():
                 connection.execute(f"DELETE {lines} AND {condition(clock)}", span)
             store.note(LOGS.name, Change(moved=written.lines))
-            _register(connection, name, written)
+            register(connection, name, written)
             store.note(LOGS.name, Change(moved=_gather_rests(connection)))
             make_views(store, connection)
     except BaseException:
@@ -174,7 +190,21 @@ def _fingerprint(
     return count, mixed
 
 
-def _register(connection: duckdb.DuckDBPyConnection, name: str, written: Written) -> None:
+def begin_file(connection: duckdb.DuckDBPyConnection, name: str, day: date, *, is_early: bool) -> None:
+    """Registers a file before its first byte is written."""
+    connection.execute(
+        "INSERT INTO raw.archive (file, state, day, since, early) VALUES (?, ?, ?, now()::TIMESTAMP, ?)",
+        [name, WRITING, day, is_early],
+    )
+
+
+def lowest_block(connection: duckdb.DuckDBPyConnection) -> int:
+    """Blocks of a new file are numbered downwards from here."""
+    ((lowest,),) = connection.execute("SELECT least(min(first_block), 0) FROM raw.log_segments").fetchall()
+    return int(lowest)
+
+
+def register(connection: duckdb.DuckDBPyConnection, name: str, written: Written) -> None:
     connection.execute(
         """UPDATE raw.archive SET state = ?, lines = ?, bytes = ?, digest = ?, first_time = ?, last_time = ?, last_received = ?,
         first_block = ?, last_block = ?, clusters = ? WHERE file = ?""",
@@ -277,38 +307,39 @@ def folder_of(store: OpenStore) -> Path:
 def make_views(store: OpenStore, connection: duckdb.DuckDBPyConnection) -> None:
     """Recreates the views over log lines, inside the caller's transaction. A registered file that is missing is omitted
     (``missing`` names it): one lost file must not make everything else unreadable."""
-    tiers = []
+    every: dict[tuple[str | None, str | None], list[str]] = {}
+    recent: dict[tuple[str | None, str | None], list[str]] = {}
     if store.folder is not None:
         folder = folder_of(store)
-        groups: dict[str | None, list[str]] = {}
         rows = connection.execute(
-            """SELECT file, CASE WHEN list_count(clusters) < len(clusters) THEN cluster END FROM raw.archive WHERE state = ? ORDER BY day, first_time, file""",
+            """SELECT file, coalesce(early, false), CASE WHEN list_count(clusters) < len(clusters) THEN cluster END, hosts
+            FROM raw.archive WHERE state = ? ORDER BY day, first_time, file""",
             [KEPT],
         ).fetchall()
-        for name, cluster in rows:
-            if (folder / name).is_file():
-                groups.setdefault(cluster, []).append(str(folder / name))
-            else:
+        for name, is_early, cluster, hosts in rows:
+            if not (folder / name).is_file():
                 log.error(
                     "a file of the archive is missing: its lines are not found", folder=str(folder), file=str(name)
                 )
-        tiers = [_tier(paths, cluster) for cluster, paths in groups.items()]
-    parsed.run(connection, log_views(tiers))
+                continue
+            for groups in (every, recent) if is_early else (every,):  # the fewer tiers, the shorter the planning
+                groups.setdefault((cluster, hosts), []).append(str(folder / name))
+    tiers = ([tier(paths, *group) for group, paths in groups.items()] for groups in (every, recent))
+    parsed.run(connection, log_views(*tiers))
     show_claims(connection)
 
 
-def _tier(paths: Sequence[str], cluster: str | None) -> str:
-    """SELECT of the lines in files; ``cluster`` is the name for those that had none when they were archived."""
-    made = {"raw": f"CASE WHEN form = '' THEN raw ELSE concat({head_of()}, message) END"}
+def tier(paths: Sequence[str], cluster: str | None, hosts: str | None, more: Mapping[str, str] | None = None) -> str:
+    """SELECT of the lines in files; ``cluster`` is the name for those that had none when they were archived, ``hosts`` the
+    column of ``raw.archive``. ``more``: the columns beside ``block``, with their SQL over those of the file."""
+    made = {"raw": f"CASE WHEN form = '' THEN raw ELSE concat({HEAD}, message) END", **(more or {})}
     if cluster is not None:
-        made["cluster"] = f"coalesce(cluster, {_quoted(cluster)})"
-    columns = ", ".join(f'{made[c]} AS "{c}"' if c in made else f'"{c}"' for c in (*TABLES["logs"], "block"))
-    return f"SELECT {columns} FROM read_parquet([{', '.join(map(_quoted, paths))}])"
-
-
-def _quoted(text: str) -> str:
-    """Quotes a value: a view cannot have parameters."""
-    return "'" + text.replace("'", "''") + "'"
+        made["cluster"] = f"coalesce(cluster, {quoted(cluster)})"
+    if hosts is not None:
+        made["host"] = archived_hosts.node_of(hosts)
+    names = dict.fromkeys((*TABLES["logs"], *(more or {}), "block"))
+    columns = ", ".join(f'{made[c]} AS "{c}"' if c in made else f'"{c}"' for c in names)
+    return f"SELECT {columns} FROM read_parquet([{', '.join(map(quoted, paths))}])"
 
 
 def held(store: OpenStore) -> dict[str, Any]:
@@ -332,7 +363,7 @@ def moved(store: OpenStore) -> bool:
     if store.folder is None:
         return False
     views = store.rows("SELECT sql FROM duckdb_views() WHERE schema_name = 'raw' AND view_name = 'log_view'")
-    return any("read_parquet(" in v["sql"] and _quoted(f"{folder_of(store)}/")[:-1] not in v["sql"] for v in views)
+    return any("read_parquet(" in v["sql"] and quoted(f"{folder_of(store)}/")[:-1] not in v["sql"] for v in views)
 
 
 def name_cluster(store: OpenStore, connection: duckdb.DuckDBPyConnection, cluster: str) -> None:
@@ -343,6 +374,7 @@ def name_cluster(store: OpenStore, connection: duckdb.DuckDBPyConnection, cluste
     ).fetchall()
     if unnamed:
         connection.execute("UPDATE raw.archive SET cluster = ? WHERE state = ? AND cluster IS NULL", [cluster, KEPT])
+        archived_hosts.name_cluster(connection, cluster)
         make_views(store, connection)
 
 

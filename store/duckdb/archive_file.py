@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 
 from parsers.record import TABLES
 from store.duckdb.line_heads import forms
+from store.errors import Unwanted
 from store.files import flush_folder
 from store.text_filter import FilterBuilder, TextFilter
 
@@ -42,6 +43,9 @@ PART_LINES = 8_000_000
 #: Level 5 makes the file 6 % larger for about the same work: most of the work is proving the heads
 #: (benchmarks/archive.py).
 LEVEL = 9
+
+#: The columns that date a line: its own time, else its arrival.
+CLOCKS = ("time", "received_time")
 
 #: Lines per batch from DuckDB.
 _AT_ONCE = 32_768
@@ -135,13 +139,13 @@ def slices(seconds: Sequence[tuple[int, int]], day: date, clock: str) -> list[Sl
     return found
 
 
-def parts(found: Sequence[Slice]) -> list[list[Slice]]:
-    """The slices of each file."""
+def parts(found: Sequence[Slice], most: int) -> list[list[Slice]]:
+    """The slices of each file of at most ``most`` lines, if no second has more."""
     made: list[list[Slice]] = []
-    held = PART_LINES
+    held = most
     for piece in found:
         # Shares of one second stay together: a part is a span of time.
-        if held + piece.lines > PART_LINES and piece.share == 0:
+        if held + piece.lines > most and piece.share == 0:
             made.append([])
             held = 0
         made[-1].append(piece)
@@ -152,22 +156,27 @@ def parts(found: Sequence[Slice]) -> list[list[Slice]]:
 class ArchiveFile:
     """Writes one file. Its block numbers end before ``before`` (zero, or the smallest in use)."""
 
-    def __init__(self, path: Path, before: int) -> None:
+    def __init__(self, path: Path, before: int, is_wanted: Callable[[], bool] = lambda: True) -> None:
+        """``is_wanted`` is asked before each slice: if not, ``write`` raises ``Unwanted``."""
         self.path, self._draft = path, path.with_name(f".{path.name}.draft")
-        self._before = before
+        self._before, self._is_wanted = before, is_wanted
         self._writer: pq.ParquetWriter | None = None
         self._events: list[pa.Table] = []
         self._events_held = 0
         self.written = Written()
 
-    def write(self, cursor: duckdb.DuckDBPyConnection, found: Sequence[Slice], lines: str) -> Written:
+    def write(
+        self, cursor: duckdb.DuckDBPyConnection, found: Sequence[Slice], lines: str, *, has_forms: bool = False
+    ) -> Written:
         """Writes those lines of ``lines`` (a FROM clause with a WHERE of ours) that are in the slices, and moves the
-        finished file to its name. Raises ``OSError`` and ``duckdb.Error``; ``discard`` then removes what is left."""
+        finished file to its name. ``has_forms``: they have a ``form`` that is true of them. Raises ``OSError`` and ``duckdb.Error``; ``discard`` then removes what is left."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._draft.open("wb") as stream:
             try:
                 for piece in found:
-                    self._add(_read(cursor, piece, lines), stream)
+                    if not self._is_wanted():
+                        raise Unwanted(f"{self.path}: not written to its end")
+                    self._add(_read(cursor, piece, lines, has_forms=has_forms), stream)
                 self._flush_events(stream)
             finally:
                 if self._writer is not None:
@@ -254,7 +263,7 @@ def digest_of(path: Path) -> str:
         return hashlib.file_digest(stream, lambda: hashlib.blake2b(digest_size=16)).hexdigest()
 
 
-def _read(cursor: duckdb.DuckDBPyConnection, piece: Slice, lines: str) -> pa.Table:
+def _read(cursor: duckdb.DuckDBPyConnection, piece: Slice, lines: str, *, has_forms: bool) -> pa.Table:
     """One ordered slice: events first, then by host and time. ``plain``: whether a line is no event; ``apart``: its
     message if that is not part of it."""
     made = {
@@ -262,9 +271,12 @@ def _read(cursor: duckdb.DuckDBPyConnection, piece: Slice, lines: str) -> pa.Tab
         "event": "coalesce(event, 'other')",
     }
     columns = ", ".join(f'{made[c]} AS "{c}"' if c in made else f'"{c}"' for c in (*TABLES["logs"], "form"))
+    source = f"(SELECT * {lines} AND {piece.condition})"
+    if not has_forms:
+        source = f"({forms(source)})"
     found = cursor.sql(
         f"""SELECT {columns}, coalesce(event, 'other') = 'other' AS plain, message AS apart
-        FROM ({forms(f"(SELECT * {lines} AND {piece.condition})")}) ORDER BY plain, host NULLS FIRST, time, file, line""",
+        FROM {source} ORDER BY plain, host NULLS FIRST, time, file, line""",
         params=piece.span,
     )
     return found.to_arrow_reader(_AT_ONCE).read_all()  # streamed: to_arrow_table() would hold the lines twice

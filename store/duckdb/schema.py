@@ -30,6 +30,12 @@ NOTICES_THREADS = tuple(
     f"ALTER TABLE kept.notices ADD COLUMN IF NOT EXISTS {name} VARCHAR" for name in ("thread", "about")
 )
 
+#: For stores created before settled lines moved into files while their day went on.
+ARCHIVE_EARLY = (
+    "ALTER TABLE raw.archive ADD COLUMN IF NOT EXISTS early BOOLEAN",
+    "ALTER TABLE raw.archive ADD COLUMN IF NOT EXISTS hosts VARCHAR",
+)
+
 _MESSAGE = "CASE WHEN message IS NULL THEN substr(raw, msg_start + 1) ELSE message END"
 
 _RAW_CL = {
@@ -136,7 +142,8 @@ def newer_than_known(facts: Mapping[str, str]) -> str | None:
 
 
 def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
-    """Whether the views are those of this version: older ones had no ``Authority``, ``Facts`` or ``JobsWaiting``. True if there is no store yet."""
+    """Whether the views are those of this version: older ones had no ``Authority``, ``Facts``, ``JobsWaiting`` or
+    ``raw.recent_logs``. True if there is no store yet."""
     try:
         connection.execute('SELECT "Authority" FROM kql."Events" LIMIT 0')
     except duckdb.BinderException:
@@ -146,17 +153,24 @@ def has_this_versions_views(connection: duckdb.DuckDBPyConnection) -> bool:
     try:
         connection.execute('SELECT "Kind" FROM kql."Facts" LIMIT 0')
         connection.execute('SELECT "JobsWaiting" FROM kql."Drains" LIMIT 0')
+        connection.execute("SELECT block FROM raw.recent_logs LIMIT 0")
     except (duckdb.CatalogException, duckdb.BinderException):
         return False
     return True
 
 
-def log_views(archived: Sequence[str] = ()) -> list[str]:
+def log_views(archived: Sequence[str] = (), early: Sequence[str] = ()) -> list[str]:
     """The views over log lines except ``kql.Logs``: those in DuckDB, and each SELECT of ``archived`` (the columns of a
-    line, then ``block``)."""
+    line, then ``block``); ``early``: the same for the files of days that are not closed."""
     columns = ", ".join(f"{_MESSAGE} AS message" if c == "message" else f'"{c}"' for c in (*TABLES["logs"], "block"))
+    recent = " UNION ALL ".join([f"SELECT {columns} FROM raw.logs", *early])
     tiers = " UNION ALL ".join([f"SELECT {columns} FROM raw.logs", *archived])
-    return [f"CREATE OR REPLACE VIEW raw.log_view AS {tiers}", *_OF_ALL_LINES, *_KQL_LINES]
+    return [
+        f"CREATE OR REPLACE VIEW raw.recent_logs AS {recent}",
+        f"CREATE OR REPLACE VIEW raw.log_view AS {tiers}",
+        *_OF_ALL_LINES,
+        *_KQL_LINES,
+    ]
 
 
 def statements() -> list[str]:
@@ -168,6 +182,7 @@ def statements() -> list[str]:
         *JOBS_COLUMNS,
         EVENTS_AUTHORITY,
         *NOTICES_THREADS,
+        *ARCHIVE_EARLY,
         *segments.SCHEMA,
         *KQL_VIEWS,
     ]

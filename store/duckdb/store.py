@@ -11,7 +11,8 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
-from datetime import date
+from datetime import date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from store.duckdb import (
     closing,
     commit_mark,
     copies,
+    early,
     figures,
     following,
     held_stamps,
@@ -378,7 +380,7 @@ class DuckStore(OpenStore):
     def write(self) -> Iterator[Writer]:
         """Changes in one transaction; one writer at a time."""
         with self.transaction() as connection:
-            yield DuckWriter(connection, self.note)
+            yield DuckWriter(connection, self.note, partial(early.name_hosts, self))
 
     def append(
         self, rows: Mapping[str, pl.DataFrame], files: Sequence[FileEntry] = (), *, sealed: Sequence[pl.DataFrame] = (),
@@ -438,7 +440,16 @@ class DuckStore(OpenStore):
     def close_days(self, today: date, *, hot_days: int) -> Closed:
         """Archives days before the hot ones. Raises ``OSError`` and ``StoreError``."""
         with store_errors():
-            return archive.close_days(self, today, hot_days=hot_days)
+            done = archive.close_days(self, today, hot_days=hot_days)
+            early.close_early(self, today - timedelta(days=hot_days))
+            return done
+
+    def close_settled(
+        self, until: datetime, *, least: int, hot_days: int, is_wanted: Callable[[], bool] = lambda: True
+    ) -> Closed:
+        """Archives lines that arrived before ``until``. Raises ``OSError`` and ``StoreError``."""
+        with store_errors():
+            return early.close_settled(self, until, least=least, hot_days=hot_days, is_wanted=is_wanted)
 
     def drop_before(self, day: date) -> Dropped:
         """Drops everything older than a day (UTC): all of it or nothing."""

@@ -213,7 +213,7 @@ RULES: dict[str, Rule] = {
     "kept.triage": Rule("states of their incidents, without who set them and what was written", _TRIAGE),
     "kept.aliases": Rule("former names of their incidents", _ALIASES),
     **dict.fromkeys(
-        ("raw.logs", "raw.all_logs", "raw.log_clusters", "raw.node_states", "raw.links",
+        ("raw.logs", "raw.all_logs", "raw.recent_logs", "raw.log_clusters", "raw.node_states", "raw.links",
          "raw.topology", "raw.boots", "raw.files", "raw.log_segments", "raw.archive", "raw.batches", "raw.log_words", "model.facts", "model.concluded_facts",
          "kept.detections", "kept.versions", "kept.notices", "kept.drain_decisions", "intake.watermark", "intake.carried", "intake.streams", "intake.keys",
          "intake.sources", "intake.nodes", "intake.blind", "intake.quarantine"), _WITHHELD_TABLE,

@@ -14,21 +14,26 @@ from parsers.record import TABLES
 from store import disowned
 from store.changes import Change
 from store.door import Question
+from store.duckdb.archived_hosts import Name
 from store.duckdb.arrow import as_arrow
 from store.duckdb.dialect import spelled
 from store.duckdb.incoming import incoming
 from store.duckdb.logs_view import has_claims, show_claims
 from store.duckdb.querying import frame_of, rows_of, store_errors
 from store.functions import PLACE
-from store.tables import FACTS, METADATA
+from store.questions import settling
+from store.tables import FACTS, LOGS, METADATA
 
 
 class DuckWriter:
     """The result of ``DuckStore.write``. All changes of one writer are stored, or none; errors of the engine end it."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection, note: Callable[[str, Change], None]) -> None:
+    def __init__(
+        self, connection: duckdb.DuckDBPyConnection, note: Callable[[str, Change], None],
+        name_archived: Callable[[duckdb.DuckDBPyConnection, Sequence[Name]], int] | None = None,
+    ) -> None:  # fmt: skip
         self.connection = connection
-        self._noted = note
+        self._noted, self._name_archived = note, name_archived
 
     def ask(self, question: Question | UpdateBase) -> list[dict[str, Any]]:
         """Rows as this transaction sees them; also for a change that returns some (``returning``)."""
@@ -55,6 +60,14 @@ class DuckWriter:
     def amend(self, statement: UpdateBase) -> int:
         """Like ``change``, for existing rows of ``raw``; see ``store.door``."""
         return self.change(statement)
+
+    def name_hosts(self, table: sa.Table, names: Sequence[Name]) -> int:
+        """Gives rows the node that their host was learned to mean, also lines in files of days that are not closed."""
+        rows = self.amend(settling.name_hosts(table, names))
+        if table is LOGS and self._name_archived is not None:
+            with store_errors():
+                rows += self._name_archived(self.connection, names)
+        return rows
 
     def _note(self, statement: UpdateBase, rows: int) -> None:
         table = statement.entity_description["table"]

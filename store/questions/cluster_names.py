@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from parsers.record import TABLES
 from store.functions import const, epoch, listed
-from store.tables import FILES, JOBS, LOGS, METADATA, SOURCES
+from store.tables import FILES, JOBS, METADATA, RECENT_LINES, SOURCES
 
 #: Rows other than lines that name a cluster, and operators' statements about them.
 RENAMED = (
@@ -31,7 +31,7 @@ def clusters_of(table: sa.Table) -> sa.Select[Any]:
 def nodes_of_jobs_with_lines() -> sa.Select[Any]:
     """One row where a node that accounting names has lines; none where no such node has."""
     of_jobs = sa.select(sa.func.unnest(JOBS.c.nodes).label("host")).subquery("of_jobs")
-    return sa.select(const(1).label("met")).where(LOGS.c.host == of_jobs.c.host).limit(1)
+    return sa.select(const(1).label("met")).where(RECENT_LINES.c.host == of_jobs.c.host).limit(1)
 
 
 def received_for() -> sa.Select[Any]:

@@ -11,7 +11,7 @@ from parsers.node_definitions import CONTROLLERS
 from store.door import Question
 from store.functions import PLACE, among, const, epoch, in_order, json_member, one_of, row_place, same, unnested
 from store.questions.writers import authority
-from store.tables import BOOTS, JOBS, LINE_CLUSTERS, LINKS, LOGS, NODE_STATES, SETTINGS, TEXT, TOPOLOGY
+from store.tables import BOOTS, JOBS, LINE_CLUSTERS, LINKS, LOGS, NODE_STATES, RECENT_LINES, SETTINGS, TEXT, TOPOLOGY
 
 #: The scope of settings that map another name to its node.
 ALIAS = "alias"
@@ -49,7 +49,8 @@ def hosts_of_inventory() -> Question:
 
 
 def hosts_in(table: Table) -> Select[Any]:
-    """``cluster`` and ``host``: each pair in rows of a table."""
+    """``cluster`` and ``host``: each pair in rows of a table; of lines, in those whose day is not closed."""
+    table = RECENT_LINES if table is LOGS else table
     return select(table.c.cluster, table.c.host).distinct().where(table.c.host.is_not(None))
 
 
@@ -78,10 +79,10 @@ _UPTIME: ColumnElement[float] = try_cast(json_member(LOGS.c.entities, "$.uptime_
 _ONLY_UPTIME = and_(LOGS.c.time.is_(None), LOGS.c.entities.like(const("%uptime_s%")))
 
 
-def _of_hosts(hosts: Sequence[str | None]) -> ColumnElement[bool]:
+def _of_hosts(hosts: Sequence[str | None], column: ColumnElement[str]) -> ColumnElement[bool]:
     """Lines of these hosts; None: those without a host."""
-    named = among(LOGS.c.host, [host for host in hosts if host is not None])
-    return or_(named, LOGS.c.host.is_(None)) if None in hosts else named
+    named = among(column, [host for host in hosts if host is not None])
+    return or_(named, column.is_(None)) if None in hosts else named
 
 
 def machines_with_uptime_only() -> Select[Any]:
@@ -95,21 +96,22 @@ def lines_with_uptime_only(hosts: Sequence[str | None]) -> Select[Any]:
     line = LOGS.c
     return select(
         row_place(LOGS).label(PLACE), line.cluster, line.host, line.file, line.line, _UPTIME.label("uptime")
-    ).where(_ONLY_UPTIME, _of_hosts(hosts))
+    ).where(_ONLY_UPTIME, _of_hosts(hosts, LOGS.c.host))
 
 
 def boots_by_lines(hosts: Sequence[str | None]) -> Select[Any]:
     """When these hosts booted (``boot``, epoch seconds), from lines with both a certain time and the machine's own
     (``uptime``): ``cluster``, ``host``, the resolution of the time (``resolution_us``), and by whom it can have been written
     (``authority``)."""
-    line = LOGS.c
-    boot = epoch(line.time) - _UPTIME
-    written = authority(LOGS).label("authority")
+    line = RECENT_LINES.c
+    uptime: ColumnElement[float] = cast(json_member(line.entities, "$.uptime_s"), Double())
+    boot = epoch(line.time) - uptime
+    written = authority(RECENT_LINES).label("authority")
     return in_order(
-        select(line.cluster, line.host, boot.label("boot"), _UPTIME.label("uptime"), line.resolution_us, written)
+        select(line.cluster, line.host, boot.label("boot"), uptime.label("uptime"), line.resolution_us, written)
         .distinct()
         .where(
-            line.time.is_not(None), line.time_quality == const("line"), line.entities.like(const("%uptime_s%")), _of_hosts(hosts)
+            line.time.is_not(None), line.time_quality == const("line"), line.entities.like(const("%uptime_s%")), _of_hosts(hosts, line.host)
         )
     )  # fmt: skip
 
@@ -124,10 +126,10 @@ def boots() -> Select[Any]:
 
 def last_lines_of_hosts(hosts: Sequence[str | None]) -> Select[Any]:
     """``cluster``, ``host`` and the time of its ``last`` line (epoch seconds), of these hosts."""
-    line = LOGS.c
+    line = RECENT_LINES.c
     last = epoch(func.max(line.time)).label("last")
     return (
         select(line.cluster, line.host, last)
-        .where(line.time.is_not(None), _of_hosts(hosts))
+        .where(line.time.is_not(None), _of_hosts(hosts, line.host))
         .group_by(line.cluster, line.host)
     )

@@ -11,7 +11,7 @@ from sqlalchemy import func
 
 from store.functions import const, counted, epoch, has, listed
 from store.questions.conditions import of_cluster
-from store.tables import ARCHIVE, FILES, JOBS, LINES, LOGS, SOURCES
+from store.tables import ARCHIVE, FILES, JOBS, LINES, LOGS, RECENT_LINES, SOURCES
 
 L = LINES.c
 #: The received data of each stream. A store of an older version, opened for reading, has no ``longest_s``.
@@ -46,10 +46,10 @@ LAST_ARRIVAL = sa.select(func.max(_ARRIVED.c.arrived).label("last"))
 def agreeing(after: datetime, until: datetime, near_s: int) -> sa.Select[Any]:
     """For lines with a certain timestamp that arrived in a span: their number, and how many arrived within ``near_s``
     seconds of it."""
-    off = func.abs(epoch(LOGS.c.received_time) - epoch(LOGS.c.time))
-    asked = sa.select(counted().label("lines"), counted(off < const(near_s)).label("near")).select_from(LOGS)
-    within = (LOGS.c.received_time > after, LOGS.c.received_time <= until)
-    return asked.where(*within, LOGS.c.time_quality == const("line"))
+    off = func.abs(epoch(RECENT_LINES.c.received_time) - epoch(RECENT_LINES.c.time))
+    asked = sa.select(counted().label("lines"), counted(off < const(near_s)).label("near")).select_from(RECENT_LINES)
+    within = (RECENT_LINES.c.received_time > after, RECENT_LINES.c.received_time <= until)
+    return asked.where(*within, RECENT_LINES.c.time_quality == const("line"))
 
 
 def lines_at(files: Sequence[str], numbers: Sequence[int], cluster: str | None) -> sa.Select[Any]:

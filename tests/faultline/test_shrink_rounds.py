@@ -75,6 +75,17 @@ def test_a_quiet_store_gives_back_what_it_can_and_is_asked_no_more(machine: Mach
     assert machine.asked[-1] == QUIET_SHARE and len(machine.asked) > count + 2
 
 
+def test_a_quiet_store_is_asked_again_once_lines_left_its_file(machine: Machine) -> None:
+    made = rounds(machine)
+    run(made, machine, QUIET_S + EVERY_S)
+    count = len(machine.asked)
+    run(made, machine, 3 * EVERY_S)
+    assert len(machine.asked) == count
+    made.again()
+    run(made, machine, 1)
+    assert machine.asked[count:] == [QUIET_SHARE]
+
+
 def test_it_waits_while_lines_wait(machine: Machine) -> None:
     made = rounds(machine)
     machine.busy = True

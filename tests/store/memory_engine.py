@@ -89,6 +89,14 @@ class MemoryWriter:
                     row |= given
                     self._noted(table, Change(amended=1))
 
+    def name_hosts(self, table: sa.Table, names: Sequence[tuple[str | None, str, str]]) -> int:
+        meant = {(cluster, host): node for cluster, host, node in names}
+        found = [row for row in self._rows(table) if (row["cluster"], row["host"]) in meant]
+        for row in found:
+            row["host"] = meant[row["cluster"], row["host"]]
+        self._noted(table, Change(amended=len(found)))
+        return len(found)
+
     def _noted(self, table: sa.Table, change: Change) -> None:
         if table.schema == "raw" and table.name in TABLES:
             self._note(table.name, change)

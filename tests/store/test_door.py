@@ -44,7 +44,9 @@ from store.tables import (
     FILES,
     INCIDENTS,
     LINES,
+    LOGS,
     MODEL_NODE_STATES,
+    RECENT_LINES,
     RUNS,
     SOURCES,
     STATES,
@@ -361,6 +363,22 @@ def test_old_days_are_archived_and_dropped_and_the_rest_stays(kept: Door) -> Non
     assert sorted(texts(kept)) == ["new", "old"]
     kept.drop_before(date(2026, 1, 5))
     assert texts(kept) == ["new"]
+
+
+def test_settled_lines_of_a_day_that_goes_on_are_still_all_there(kept: Door, tmp_path: Path) -> None:
+    old = logs(*(f"old {n}" for n in range(20)), host="other").with_columns(received_time="time")
+    kept.append({"logs": pl.concat([old, logs("new", at=T0 + timedelta(hours=2))])})
+    kept.close_settled(T0 + timedelta(hours=1), least=1, hot_days=2)
+    with kept.write() as writer:
+        assert writer.name_hosts(LOGS, [("mini", "other", "n1")]) == 20
+    assert len(texts(kept)) == 21
+    named = kept.ask(sa.select(LINES.c.host).where(LINES.c.raw != "new").distinct())
+    assert [row["host"] for row in named] == ["n1"]
+    assert len(kept.ask(sa.select(RECENT_LINES.c.raw))) == 21
+    copy = kept.backup(tmp_path / "settled")
+    assert kept.verify(copy) == []
+    kept.close_days(T0.date() + timedelta(days=9), hot_days=2)
+    assert len(texts(kept)) == 21
 
 
 def test_a_copy_is_whole_and_comes_back(kept: Door, tmp_path: Path) -> None:

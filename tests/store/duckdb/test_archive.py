@@ -435,6 +435,6 @@ def test_a_day_is_divided_into_slices_that_fit() -> None:
     ]
     assert found[0].start == DAY and found[-1].end == DAY + timedelta(days=1)
     assert all(a.end == b.start or a.start == b.start for a, b in pairwise(found))
-    made = archive_file.parts(found)
+    made = archive_file.parts(found, archive_file.PART_LINES)
     # A second is not split: what follows it begins the next file.
     assert [[s.lines for s in part] for part in made] == [[600, 300, 666, 666, 666], [10]]
