@@ -74,8 +74,11 @@ def name_hosts(table: Table, names: Sequence[tuple[str | None, str, str]]) -> Up
     )  # fmt: skip
 
 
-#: Null if it is no number: a sender may give a line any fields.
-_UPTIME: ColumnElement[float] = try_cast(json_member(LOGS.c.entities, "$.uptime_s"), Double())
+def _uptime(table: Table) -> ColumnElement[float]:
+    """A machine's uptime in seconds; null if it is no number: a sender may give a line any fields."""
+    return try_cast(json_member(table.c.entities, "$.uptime_s"), Double())
+
+
 _ONLY_UPTIME = and_(LOGS.c.time.is_(None), LOGS.c.entities.like(const("%uptime_s%")))
 
 
@@ -95,7 +98,7 @@ def lines_with_uptime_only(hosts: Sequence[str | None]) -> Select[Any]:
     ``line`` and ``uptime`` (seconds)."""
     line = LOGS.c
     return select(
-        row_place(LOGS).label(PLACE), line.cluster, line.host, line.file, line.line, _UPTIME.label("uptime")
+        row_place(LOGS).label(PLACE), line.cluster, line.host, line.file, line.line, _uptime(LOGS).label("uptime")
     ).where(_ONLY_UPTIME, _of_hosts(hosts, LOGS.c.host))
 
 
@@ -104,7 +107,7 @@ def boots_by_lines(hosts: Sequence[str | None]) -> Select[Any]:
     (``uptime``): ``cluster``, ``host``, the resolution of the time (``resolution_us``), and by whom it can have been written
     (``authority``)."""
     line = RECENT_LINES.c
-    uptime: ColumnElement[float] = cast(json_member(line.entities, "$.uptime_s"), Double())
+    uptime = _uptime(RECENT_LINES)
     boot = epoch(line.time) - uptime
     written = authority(RECENT_LINES).label("authority")
     return in_order(
