@@ -9,6 +9,7 @@ from correlator.evidence.weigh import LEAK
 from correlator.facts.environment.symptoms import signature_of, symptom_of
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.jobs.output import is_out_of_step, is_wait
+from correlator.facts.output_hardware import SHARED_PATH, path_in
 from correlator.facts.storage import DISK_FULL, deadline_by_any
 from correlator.facts.world import World
 from correlator.model.attributes import BLAMED_CODE, CODE, LAUNCH, WORDS
@@ -130,8 +131,9 @@ _NO_SPACE = re.compile(r"no space left on device|\benospc\b|errno 28\b|disk (?:i
 
 def _full_disk(world: World, run: Run, end: Fact, own: list[Event]) -> Fact | None:
     """The full disk of a node, of which a daemon tells, beside a run whose own error is that it found no space."""
-    if not own or not all(_NO_SPACE.search(event.message[:_MOST_TEXT]) for event in own):
-        return None
+    texts = [event.message[:_MOST_TEXT] for event in own]
+    if not own or not all(map(_NO_SPACE.search, texts)) or any(SHARED_PATH.match(path_in(text)) for text in texts):
+        return None  # a shared file system is another one than the node's own
     found = [
         f for f in world.facts_on(DISK_FULL.name, run.nodes) if -FULL_AFTER_S <= end.start - f.start <= FULL_BEFORE_S
     ]

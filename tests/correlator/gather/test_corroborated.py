@@ -68,7 +68,8 @@ def test_a_run_that_waited_for_the_server_is_its() -> None:
 
 
 def test_one_user_on_all_hosts_blames_no_server() -> None:
-    assert verdict(("ada",) * 4) == ("app.error", None, None)
+    """She may have written all of them to excuse her run: it is open (verdicts/judge.py)."""
+    assert verdict(("ada",) * 4) == ("unknown", None, None)
 
 
 def test_it_counts_who_was_there() -> None:

@@ -39,8 +39,9 @@ def test_it_is_open_who_filled_it(words: str, at: float) -> None:
         category(FULL, slurmd(-20, "n2")),
         category(FULL, slurmd(-3000)),
         category("KeyError: 'loss'", slurmd(-20)),
+        category(FULL.replace("/tmp", "/lustre/work"), slurmd(-20)),
     ],
-    ids=["no daemon", "another node", "long before", "another error"],
+    ids=["no daemon", "another node", "long before", "another error", "a shared file system"],
 )
 def test_it_is_the_programs_error(found: str) -> None:
     assert found == "app.error"
