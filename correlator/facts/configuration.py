@@ -65,7 +65,7 @@ def removals(world: World) -> list[Fact]:
         if of_nodes := [e for e in events if not e.entities.get("partition")]:
             found.append(_gone(of_nodes, None))
         for partition in sorted({str(p) for e in events if (p := e.entities.get("partition"))}):
-            found.append(_gone([e for e in events if e.entities.get("partition") == partition], partition))
+            found.append(_gone([e for e in events if str(e.entities.get("partition")) == partition], partition))
     return found
 
 

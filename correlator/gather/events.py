@@ -332,8 +332,18 @@ _Read = tuple[Sequence[_LineEntities], pl.Series]
 _PLACE = "_entities"
 
 
+#: Entities that are names of hosts. A record's attribute may be called so, and be a number.
+_NAMES = ("nodes",)
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, list) and all(isinstance(name, str) for name in value))
+
+
 def _line_entities(text: str) -> _LineEntities:
     entities = from_json(text) if text else {}
+    for name in [n for n in _NAMES if n in entities and entities[n] is not None and not _are_names(entities[n])]:
+        del entities[name]
     values = entities.values()  # nearly always, all of them are given
     kept = {k: v for k, v in entities.items() if v not in (None, "")} if None in values or "" in values else entities
     return _LineEntities(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))

@@ -11,6 +11,7 @@ from typing import Any
 from correlator.gather.runs_fast import NOTHING
 from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event
+from parsers.documents.fields import integer
 from parsers.hostlist import fold
 from parsers.job_states import OPEN
 from parsers.record import JOB_OUTPUT
@@ -34,7 +35,9 @@ def as_written(event: Event) -> tuple[float, str, int]:
 
 
 def number_of(text: object) -> int | None:
-    return int(str(text)) if str(text or "").isdigit() else None
+    """The number of an array or a task in a line, or None: a job's own output may have any digits there."""
+    found = integer(text)
+    return None if found is None or found < 0 else found
 
 
 #: Lines of a run's output about a step that ended badly.

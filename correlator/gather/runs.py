@@ -39,6 +39,7 @@ from correlator.gather.runs_fast import ACCOUNTING, EMPTY, KEPT, NOTHING, is_giv
 from correlator.gather.standing import Controllers
 from correlator.model.moments import moment_of, seconds_of
 from correlator.model.nouns import Event, Run
+from parsers.documents.fields import integer
 from parsers.hostlist import expand, fold
 from parsers.job_states import MAY_RUN_AGAIN, OPEN
 from parsers.record import TABLES
@@ -344,8 +345,8 @@ def _rows_from_events(events: list[Event]) -> list[dict[str, Any]]:
         state = END_STATES.get(event.kind)
         if state is not None and row["state"] == "RUNNING":
             row["state"], row["end"] = state, moment_of(event.time)
-            if event.kind == "slurm.job_failed" and event.entities.get("exit_code") not in NOTHING:
-                row["exit_code"] = event.entities["exit_code"]
+            if event.kind == "slurm.job_failed" and (code := integer(event.entities.get("exit_code"))) is not None:
+                row["exit_code"] = code
             row["unsaid"] = event.kind == "slurm.job_end" and event.entities.get("exit_code") is None
         if event.kind == "slurm.job_requeue":
             if row["state"] == "RUNNING":

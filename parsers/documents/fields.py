@@ -179,14 +179,18 @@ def user(text: str | None) -> tuple[str | None, int | None]:
     return (found["name"] or None, int(found["uid"])) if found else (present(text), None)
 
 
+_OF_64_BITS = 1 << 63
+_WHOLE = re.compile(r"-?\d+")
+
+
 def integer(text: object) -> int | None:
-    """A whole number, or None."""
+    """A whole number of 64 bits, or None. Users write many of them, and no column holds a larger one."""
     if isinstance(text, bool) or text is None:
         return None
     if isinstance(text, int):
-        return text
+        return text if -_OF_64_BITS <= text < _OF_64_BITS else None
     value = str(text).strip()
-    return int(value) if value.lstrip("-").isdigit() and len(value) < 19 else None
+    return int(value) if len(value) < 19 and _WHOLE.fullmatch(value) else None
 
 
 def number(text: object) -> float | None:
