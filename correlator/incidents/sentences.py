@@ -238,8 +238,9 @@ def _what_to_do(incident: Incident) -> tuple[Advice, ...]:
     """The advice for the cause as it is: a link that came back and hurt nobody is no reason to drain its node."""
     root, cause = incident.root, cause_of(incident.root)
     lasts = any(f.end is None and not f.attrs.get(END_UNSEEN) for f in (root, *incident.flaps))
-    hurt = incident.verdicts or incident.slowed or any(f.kind == NODE_DOWN.name for f in incident.members)
-    if not lasts and not hurt:
+    # A node that was set DOWN and is back lost no more than its time: as the repair list has it, that is one loss to watch.
+    down = any(f.kind == NODE_DOWN.name for f in incident.members) and not _is_back(incident)
+    if not lasts and not (incident.verdicts or incident.slowed or incident.left_open or down):
         return cause.instead.unhurt or cause.advice
     if cause.instead.switch and any(e.host == root.host and e.source == "switch" for e in root.events):
         return cause.instead.switch

@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 from _pytest.mark.structures import ParameterSet
 
+from store.duckdb.store import DuckStore
 from web.access.authentication import Authentication
 from web.app import create_app
 
@@ -40,14 +41,18 @@ LOOKS = [
 ]
 
 
-def serve(store: fixture.FakeStore, authentication: Authentication | None = None) -> Iterator[str]:
+def serve(
+    store: fixture.FakeStore | DuckStore, authentication: Authentication | None = None, **settings: object
+) -> Iterator[str]:
     """A server in a thread on a free port, until the generator is closed. ``authentication``: its access control, if it has one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = uvicorn.Server(
         uvicorn.Config(
-            create_app(store, settings={"cluster": "mini"}, authentication=authentication), port=port, log_level="error"
+            create_app(store, settings={"cluster": "mini", **settings}, authentication=authentication),
+            port=port,
+            log_level="error",
         )
     )
     thread = threading.Thread(target=server.run, daemon=True)

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import quote
 
 import fixture
 import pytest
@@ -18,6 +19,7 @@ from serving import serve
 from test_web_browser import until
 
 from parsers.visible import _HIDDEN
+from store import open_store
 
 pytestmark = pytest.mark.browser
 BAD = "\x1b[31m\u202eevil\u202c\u200b\x9b"
@@ -115,3 +117,73 @@ def test_the_axis_its_tooltip_and_the_lines_below(look: Any, bad_site: str) -> N
 def test_pages_as_the_server_writes_them(look: Any, bad_site: str, path: str) -> None:
     page = look(at=bad_site).open(path)
     assert page.evaluate(FOUND) == []
+
+
+#: Markup, quotes and a template beside the signs above: nothing of it may run or become an element.
+WORSE = f"{BAD}<img src=x onerror=alert(1)>\"'><script>alert(2)</script>{{{{7*7}}}}"
+NODE = f"n{BAD}<img src=x onerror=alert(1)>"
+DASHBOARD = f"""title = {json.dumps(WORSE)}
+description = {json.dumps(WORSE)}
+[[panel]]
+title = {json.dumps(WORSE)}
+kql = "Jobs | project JobId, Name, User, Account, NodeList"
+[[panel]]
+title = {json.dumps(WORSE)}
+kql = "Jobs | summarize n = count() by Name"
+chart = "barchart"
+"""
+
+
+@pytest.fixture(scope="module")
+def strange_site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A job, its user, its node, a saved query and a dashboard with such names."""
+    folder = tmp_path_factory.mktemp("strange")
+    (folder / "strange.toml").write_text(DASHBOARD, encoding="utf-8")
+    (folder / "strange.kql").write_text(
+        f"// title: {WORSE}\n// description: {WORSE}\nJobs | take 7\n", encoding="utf-8"
+    )
+    end = datetime.fromisoformat(DAY + "00:10:00")
+    named = {"name": WORSE, "user": f"eve{WORSE}", "account": WORSE, "partition": WORSE, "work_dir": f"/home/{WORSE}"}
+    run = {"run_key": "90", "cluster": "mini", "job_id": 90, "attempt": 0, "state": "FAILED", "nodes": [NODE], "node_list": NODE,
+           "submit": end - timedelta(seconds=70), "start": end - timedelta(seconds=60), "end": end, "incident_id": "I-90",
+           "category": "infra.network", "confidence": 0.9}  # fmt: skip
+    event = {"id": "x", "time": f"{end.isoformat()}Z", "host": NODE, "event": "nic.link_down", "layer": "link", "device": WORSE, "role": "cause",
+             "message": WORSE, "source": "a/syslog", "line": 1}  # fmt: skip
+    job = {"job_id": "90", "confidence": 0.9, "state": "FAILED", "name": WORSE, "user": f"eve{WORSE}", "gpus": 1}
+    document = {"title": WORSE, "events": [event], "hosts": [event["host"]], "jobs": [job], "advice": [{"text": WORSE, "command": WORSE}],
+                "confidence": 0.9, "status": "final", "gpu_hours_lost": 1.0, "headline": WORSE, "summary": WORSE, "evidence": [event]}  # fmt: skip
+    with open_store(None) as store:
+        with store.transaction() as connection:
+            insert(connection, "model.runs", {**run, **named, "document": json.dumps(document)})
+            insert(
+                connection,
+                "model.node_states",
+                {"cluster": "mini", "time": end, "host": NODE, "state": "DOWN", "reason": WORSE, "actor": WORSE},
+            )
+            insert(connection, "model.incidents", {
+                "incident_id": "I-90", "cluster": "mini", "start": end, "end": end, "severity": "impact", "category": "infra.network",
+                "root_event": "nic.link_down", "root_host": NODE, "root_device": WORSE, "document": json.dumps(document),
+            })  # fmt: skip
+        yield from serve(store, dashboards=[str(folder)], queries=[str(folder)])
+
+
+STRANGE = ("/", "/incidents/I-90", "/jobs", "/jobs/90", "/nodes", f"/nodes/{quote(NODE, safe='')}", "/fleet", "/search?q=evil",
+           "/explore", "/dashboards", "/dashboards/strange", "/dashboards/strange?tables=yes")  # fmt: skip
+
+
+def test_names_of_jobs_users_nodes_queries_and_dashboards(look: Any, strange_site: str) -> None:
+    eyes = look(at=strange_site)
+    eyes.page.add_init_script(DRAWN)
+    for path in STRANGE:
+        page = eyes.open(path, axis=path == "/incidents/I-90")
+        shown = page.text_content("body")
+        assert "evil" in shown or path == "/fleet", path  # the map names nodes where the pointer is
+        assert "49" not in shown.replace("{{7*7}}", ""), path
+        assert page.evaluate(FOUND) == [], path
+        assert page.evaluate("document.querySelectorAll('img[src=x], [onerror]').length") == 0, path
+        assert "dialog" not in str(eyes.faults), path
+    page = eyes.open("/explore")
+    page.locator("details:has-text('evil') summary").first.click()
+    page.locator("a:has-text('evil')").first.click()
+    until(page, "document.querySelector('#result tbody tr')")
+    assert SHOWN in page.inner_text("#result") and page.evaluate(FOUND) == []

@@ -25,8 +25,11 @@ def outage(end: float | None = 4.0, host: str = "n1", *, unseen: bool = False, e
     return LINK_OUTAGE.fact(T0, until, 0.1, host=host, device="eth0", attrs=attrs, events=events)
 
 
-def advised(root: Fact, *, slowed: bool = False, flaps: int = 0, down: bool = False) -> list[tuple[str, str | None]]:
-    members = [NODE_DOWN.fact(T0 + 5, None, 0.1, host="n1")] if down else []
+def advised(
+    root: Fact, *, slowed: bool = False, flaps: int = 0, down: bool = False, back: float | None = None
+) -> list[tuple[str, str | None]]:
+    """``back``: how many seconds after T0 the node was back that Slurm set DOWN, if it was."""
+    members = [NODE_DOWN.fact(T0 + 5, back and T0 + back, 0.1, host="n1")] if down else []
     runs = [run(1, ["n1"], -10, 100)] if slowed else []
     incident = Incident("I-1", root, "warning", "infra.network", members=members, flaps=[outage()] * flaps, slowed=runs)
     return [(row["text"], row["command"]) for row in sentences.advice(incident)]
@@ -42,6 +45,8 @@ CHECK = "Check cable, transceiver and switch port of eth0 of n1 in the next wind
         (outage(), {"flaps": 5}, "Nothing now: no job was hurt", None),
         (outage(), {"slowed": True}, CHECK, None),
         (outage(), {"down": True}, CHECK, None),
+        # The repair list has it as one loss to watch.
+        (outage(), {"down": True, "back": 60.0}, "Nothing now: no job was hurt", None),
         (outage(), {"slowed": True, "flaps": 1}, "Drain n1 when it is idle", DRAIN),
         (outage(None), {}, "Drain n1 when it is idle", DRAIN),
         (outage(None, unseen=True), {}, "Nothing now: no job was hurt", None),
