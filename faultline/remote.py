@@ -87,7 +87,10 @@ class Service:
             with opener.open(request, timeout=self._patience_s) as answer:
                 return bytes(answer.read())
         except urllib.error.HTTPError as error:
-            raise self._problem(path, error, by_token=(authorization or "").startswith("Bearer ")) from error
+            by_token = (authorization or "").startswith("Bearer ")
+            raise self._problem(
+                path, error, by_token=by_token, by_slurm=authorization is not None and not by_token
+            ) from error
         except (urllib.error.URLError, OSError, ValueError) as error:
             reason = getattr(error, "reason", error)
             if isinstance(reason, ssl.SSLCertVerificationError):
@@ -99,7 +102,7 @@ class Service:
                 f"{self.server}: not reachable ({reason}); is the service running? faultline serve"
             ) from error
 
-    def _problem(self, path: str, error: urllib.error.HTTPError, *, by_token: bool) -> RefusedError:
+    def _problem(self, path: str, error: urllib.error.HTTPError, *, by_token: bool, by_slurm: bool) -> RefusedError:
         if 300 <= error.code < 400:
             there = error.headers.get("Location", "elsewhere")
             return RefusedError(
@@ -119,6 +122,8 @@ class Service:
             text = detail[:200]
         if error.code == 401 and not by_token:
             return _UnknownError(text, document, error.headers)
+        if error.code == 403 and by_slurm:
+            text += " Who is known by Slurm's identity may ask about jobs: put a token of yours into FAULTLINE_ACCESS_TOKEN."
         if error.code == 401:
             text += " Put a token of yours into FAULTLINE_ACCESS_TOKEN."
         return RefusedError(f"{self.server}{path}: {error.code}: {text}", error.code, document)

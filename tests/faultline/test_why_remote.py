@@ -132,6 +132,15 @@ def test_a_token_is_made_by_scontrol(site: Site, tmp_path: Path) -> None:
     assert refused.returncode == 2 and b"scontrol: slurm_load_jobs error: auth" in refused.stderr
 
 
+def test_an_operator_who_is_known_by_slurm_learns_what_more_needs(site: Site) -> None:
+    """An identity of Slurm's is for jobs; the refusal alone speaks of a token that nobody gave."""
+    site.accepts(jwt_key=site.folder / "key")
+    refused = faultline("node", "gpu02", "--server", site.url, SLURM_JWT=token("ops"))
+    assert refused.returncode == 2 and b"403" in refused.stderr and b"into FAULTLINE_ACCESS_TOKEN" in refused.stderr
+    allowed = faultline("node", "gpu02", "--server", site.url, FAULTLINE_ACCESS_TOKEN="t-ops")
+    assert allowed.returncode == 0 and b"FAULTLINE_ACCESS_TOKEN" not in allowed.stderr
+
+
 def test_an_access_token_comes_first(site: Site) -> None:
     site.accepts()
     assert site.why("15", FAULTLINE_ACCESS_TOKEN="t-ops").returncode == 0
