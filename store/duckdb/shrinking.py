@@ -74,8 +74,18 @@ class Piece:
 
 
 def shrink(store: OpenStore, share: float) -> int:
-    """Shrinks the file if at least this share of it is free; returns by how many bytes. A checkpoint if less is free. Call it
-    with ``store.upkeep`` held."""
+    """Shrinks the file if at least this share of it is free; returns by how many bytes. A checkpoint if less is free. Raises
+    ``StoreError`` while a copy is made or days are closed."""
+    # These take minutes, and whoever shrinks has other things to do.
+    if not store.upkeep.acquire(blocking=False):
+        raise StoreError("a copy is being made at this moment, or days are closed")
+    try:
+        return _shrunk(store, share)
+    finally:
+        store.upkeep.release()
+
+
+def _shrunk(store: OpenStore, share: float) -> int:
     if store.folder is None or store.read_only:
         return 0
     database = store.folder / DATABASE

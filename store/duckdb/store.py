@@ -476,14 +476,8 @@ class DuckStore(OpenStore):
 
     def shrink(self, *, share: float) -> int:
         """Gives the free part of the database file back to the disk; see ``store.door``."""
-        # A copy or the closing of days takes minutes, and whoever shrinks has other things to do.
-        if not self.upkeep.acquire(blocking=False):
-            raise StoreError("a copy is being made at this moment, or days are closed")
-        try:
-            with store_errors():
-                return shrinking.shrink(self, share)
-        finally:
-            self.upkeep.release()
+        with store_errors():
+            return shrinking.shrink(self, share)
 
     def release_memory(self) -> None:
         """Returns memory that the engine keeps for later to the system."""
