@@ -18,13 +18,8 @@ from sqlalchemy.util import LRUCache
 
 from store.duckdb.derived import DERIVED
 
-#: Long texts: zstd halves the file (measured on 10 M syslog lines, docs/measurements.md). Events' texts are read a quarter
-#: slower with it, and are a tenth of a store after a storm without.
-LONG_TEXTS = {
-    "raw": ("raw", "message", "entities", "content"),
-    "model": ("document", "attributes", "message", "entities"),
-    "kept": ("summary",),
-}
+#: Long texts: zstd halves the file (measured on 10 M syslog lines, docs/measurements.md).
+LONG_TEXTS = {"raw": ("raw", "message", "entities", "content"), "model": ("document",), "kept": ("summary",)}
 #: Number of compiled statement shapes to cache.
 KEPT = 1_000
 
