@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 from _pytest.mark.structures import ParameterSet
 
-from store.duckdb.store import DuckStore
+from store.door import Door
 from web.access.authentication import Authentication
 from web.app import create_app
 
@@ -42,7 +42,7 @@ LOOKS = [
 
 
 def serve(
-    store: fixture.FakeStore | DuckStore, authentication: Authentication | None = None, **settings: object
+    store: fixture.FakeStore | Door, authentication: Authentication | None = None, **settings: object
 ) -> Iterator[str]:
     """A server in a thread on a free port, until the generator is closed. ``authentication``: its access control, if it has one."""
     with socket.socket() as probe:

@@ -87,6 +87,7 @@ class Palette {
 
   run(n) {
     const { target } = this.shown[n];
+    this.input.blur(); // a closed dialog's input keeps the focus until the next frame, and the next key
     this.dialog.close();
     target.click();
   }
