@@ -12,7 +12,7 @@ from correlator.facts.jobs.output import may_be_of_gpu
 from correlator.facts.nodes.kinds import MEMORY_ERROR, NODE_DOWN
 from correlator.facts.registry import cause_of, roots
 from correlator.facts.storage import STORAGE_OUTAGE, deadline_by
-from correlator.model.attributes import UNRESUMED, WORDS
+from correlator.model.attributes import BLAMED_CODE, UNRESUMED, WORDS
 from correlator.model.nouns import Edge, Event, Fact
 from correlator.verdicts import coverage
 from correlator.verdicts.own_explanation import peers_first, place_in_output
@@ -96,7 +96,7 @@ def with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
             factor = 1.0  # to a program, lost memory looks like a bus error
         elif chain.root.kind == STORAGE_OUTAGE.name and deadline_by(chain.root, end):
             factor = 1.0
-        elif chain.root.kind == XID.name and is_unusable(chain.root) and _of_gpu(words["own"]):
+        elif chain.root.kind == XID.name and is_unusable(chain.root) and _is_of_gpu(end, chain.root):
             factor = 1.0  # the same error of CUDA follows from a GPU that only a reset brings back
         elif words["own"]:
             factor = ASSERTED_AGAINST if any(map(_asserted, words["own"])) else OWN_WORDS_AGAINST
@@ -116,8 +116,12 @@ def with_words(end: Fact, chains: list[Chain]) -> list[Chain]:
 LATE_AGAINST, GAVE_UP_S = 0.2, 10.0
 
 
-def _of_gpu(own: list[Event]) -> bool:
-    """May all errors that a program calls its own be those of a GPU that failed under it?"""
+def _is_of_gpu(end: Fact, fault: Fact) -> bool:
+    """May all errors that a program calls its own be those of this GPU, which failed under it? Not where the kernel reports a
+    mistake of the program's on another GPU."""
+    own = end.attrs[WORDS]["own"]
+    if any(mistake.device != fault.device for mistake in end.attrs.get(BLAMED_CODE) or ()):
+        return False
     return bool(own) and all(may_be_of_gpu(event.message, lately=True) for event in own)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from compared import MOMENT, Asked, Page, Row, many, words
@@ -58,6 +58,7 @@ def _job(asked: Asked, row: Row) -> Page:
             not note.text.startswith(f"{many(len(verdict['evidence']), 'line')}")
         )
         page.passes(note)
+        _begun(page, verdict)
     nodes = found["node_count"] or len(found["nodes"] or [])
     page.note("Nodes", f"{many(nodes, 'node')}{f', {gpus} GPU' if gpus else ''}")
     panel = page.panel("Nodes")
@@ -169,10 +170,11 @@ def _pace(page: Page, rate: Row) -> None:
             one,
             f"{rank['median_s']:.3g} s" + (f", {rank['ratio']:.2f} × the median" if rank["ratio"] is not None else ""),
         )
-    highest = max(point[3] for point in rate["all"]["points"])
+    lowest, highest = (most(point[place] for point in rate["all"]["points"]) for most, place in ((min, 1), (max, 3)))
     foot = panel.one("p", class_="foot")
     ends = [stamp(rate["all"]["points"][place][0]) for place in (0, -1)]
-    wanted = [f"From {ends[0]} to {ends[1]}, 0 to {highest:.3g} s"]
+    range_ = f"{lowest:.3g} s to {highest:.3g} s" if lowest != highest else f"{highest:.3g} s"
+    wanted = [f"From {ends[0]} to {ends[1]}, as the job itself printed it: {range_}, drawn from 0."]
     wanted += (
         [f"The {len(said) - 1} slowest of {rate['ranks_total']} are shown"]
         if several and rate["ranks_total"] > len(said) - 1
@@ -180,6 +182,28 @@ def _pace(page: Page, rate: Row) -> None:
     )
     page.wrong += [f"{page.path}: {foot.text}, not {one}" for one in wanted if one not in foot.text]
     page.passes(foot)
+
+
+def _begun(page: Page, verdict: Row) -> None:
+    """Causes that no line tells of stand at the first moment at which they can have begun: that of the step, less its uncertainty."""
+    steps = [one for one in verdict["chain"] if one.get("cause_time")]
+    first = {clock(_moved(one["cause_time"], -one["cause_pm_s"])) for one in steps}
+    last = {clock(_moved(one["cause_time"], one["cause_pm_s"])) for one in steps}
+    last |= {clock(one["cause_until"]) for one in steps if one.get("cause_until")}
+    for line in page.panel("Evidence").all("div"):  # type: ignore[union-attr]
+        if "ln" in str(line.attributes.get("class")).split() and ", no line" in line.text:
+            begun, until = line.one(class_="t"), line.one("span", class_="dup")
+            by = until.text.partition("began by ")[2].strip()
+            page.wrong += [f"{page.path}: a cause without a line at {begun.text}"] * (begun.text.strip() not in first)
+            page.wrong += [f"{page.path}: {until.text}"] * (by not in {"", *last})
+            page.passes(begun)
+            page.passes(until)
+
+
+def _moved(time: str, seconds: float) -> datetime:
+    when = moment(time)
+    assert when is not None
+    return when + timedelta(seconds=seconds)
 
 
 def _some_nodes(asked: Asked) -> list[Row]:

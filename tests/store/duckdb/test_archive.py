@@ -332,7 +332,7 @@ with open_store(Path(sys.argv[1])) as store:
             pytest.param(*at, marks=pytest.mark.long)
             for at in (
                 *(("_segment", when) for when in (1, 3, 6)),
-                ("_register", 1),
+                ("register", 1),
                 *(("make_views", when) for when in (1, 2)),
             )
         ),
