@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from correlator.evidence.weigh import LEAK
-from correlator.facts.environment.symptoms import signature_of, symptom_of
+from correlator.facts.environment.symptoms import NO_SPACE, signature_of, symptom_of
 from correlator.facts.jobs.kinds import RUN_CANCELLED, RUN_FAILED, RUN_NODE_FAIL, RUN_REQUEUED, RUN_TIMEOUT
 from correlator.facts.jobs.output import is_out_of_step, is_wait
 from correlator.facts.output_hardware import SHARED_PATH, path_in
@@ -126,7 +126,7 @@ def _lacked(own: list[Event], end: Fact) -> tuple[Event, str] | None:
 
 #: A disk stays full until somebody frees it; daemons of the node write now and then (seconds before the run's end, and after).
 FULL_BEFORE_S, FULL_AFTER_S = 600.0, 5.0
-_NO_SPACE = re.compile(r"no space left on device|\benospc\b|errno 28\b|disk (?:is )?full", re.IGNORECASE)
+_NO_SPACE = re.compile(rf"{NO_SPACE}|disk (?:is )?full", re.IGNORECASE)
 
 
 def _full_disk(world: World, run: Run, end: Fact, own: list[Event]) -> Fact | None:

@@ -47,7 +47,7 @@ ASKED_WITHIN = "INTERVAL 5 SECOND"
 
 #: slurmctld's lines by node. ``bad`` is null for a return to service; a reason alone says nothing about the state.
 _LOGGED = """
-  SELECT time, cluster, event, message, event_id, CAST(json_extract_string(entities, '$.uid') AS BIGINT) AS uid, upper(json_extract_string(entities, '$.state')) AS state,
+  SELECT time, cluster, event, message, event_id, TRY_CAST(json_extract_string(entities, '$.uid') AS BIGINT) AS uid, upper(json_extract_string(entities, '$.state')) AS state,
          nullif(trim(json_extract_string(entities, '$.reason')), '') AS reason,
          CASE WHEN contains(message, 'update_node:') THEN 'update_node' ELSE 'slurmctld' END AS actor,
          unnest(CASE json_type(entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(entities, '$.nodes') AS VARCHAR[])

@@ -179,6 +179,23 @@ def test_who_asked_for_an_update_is_named_where_slurmctld_logs_it(case: str, tmp
     assert (found[0], found[4]) == (drained, resumed)
 
 
+@pytest.mark.parametrize("uid", ["nobody", "99999999999999999999", "[0]", ""])
+def test_a_uid_that_is_no_number_ends_no_ledger(uid: str, tmp_path: Path) -> None:
+    """A sender of records may give any line of slurmctld's an attribute of that name."""
+    lines = (
+        "10.003] update_node: node gx01 reason set to: bad cable",
+        "10.004] update_node: node gx01 state set to DRAINED",
+    )
+    log = "".join(f"[2026-11-20T08:00:{line}\n" for line in lines)
+    with drains_store.build(tmp_path, {"controller/slurmctld.log": log}) as store:
+        with store.cursor() as connection:
+            connection.execute(
+                "UPDATE model.events SET entities = json_merge_patch(entities, json_object('uid', ?))", [uid]
+            )
+        (found,) = drains_store.answer(store, LEDGER)
+    assert found[:2] == ["update_node", "bad cable"]
+
+
 def seen(store: DuckStore, *rows: dict[str, Any]) -> list[tuple[Any, ...]]:
     with store.cursor() as connection:
         connection.execute("DELETE FROM model.node_states")

@@ -14,7 +14,7 @@ from correlator.facts.gpu_holders import may_hold_as_well, none_counted
 from correlator.facts.jobs.output import may_be_of_gpu
 from correlator.facts.world import World, run_of
 from correlator.model.attributes import CODE, FAMILY, WORDS
-from correlator.model.nouns import Fact
+from correlator.model.nouns import Fact, Run
 from parsers.xid import xids
 
 CONDITIONS = Conditions()
@@ -65,6 +65,11 @@ def stood_by_its_gpu(world: World, cause: Fact, effect: Fact) -> str | None:
     stood = stood_by(world, cause, run)
     if isinstance(stood, str):
         return stood
+    return _held_as_well(world, run, cause)
+
+
+def _held_as_well(world: World, run: Run, cause: Fact) -> str | None:
+    """Another run that may have held the GPU, in words."""
     others = may_hold_as_well(world, run, cause)
     return f"nothing tells whether job {run.key} held it or job {min(o.key for o in others)}" if others else None
 
@@ -86,9 +91,7 @@ def lost_its_gpu(world: World, cause: Fact, effect: Fact) -> str | None:
     own = words.get("own", ())
     if not (own or words.get("gpu")) or not all(may_be_of_gpu(e.message) for e in own):
         return "the run's error is not that of a GPU that does not answer"
-    if others := may_hold_as_well(world, run, cause):
-        return f"nothing tells whether job {run.key} held it or job {min(o.key for o in others)}"
-    return None
+    return _held_as_well(world, run, cause)
 
 
 @CONDITIONS.named("xid 74", "The Xid is 74, an NVLink error.")

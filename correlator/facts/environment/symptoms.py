@@ -206,6 +206,9 @@ _EXIT = Symptom("exit", 0.08, "programs fail on {host} without a word", "mounts,
 _ENOENT = r"(?:no such file or directory|errno 2\b|no such device(?: or address)?|errno (?:6|19)\b)"
 _DEVICES = r"/dev/(?:nvidia|infiniband/|dri/|kfd\b|hfi1|xpmem|gdrdrv|fuse\b)"
 
+#: The words of a write that found no space.
+NO_SPACE = r"no space left on device|\benospc\b|errno 28\b"
+
 #: In the order in which they are tried: an error about /dev/nvidia0 is about the device, not about a path.
 _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
     (symptom, re.compile(text, re.IGNORECASE))
@@ -219,7 +222,7 @@ _PATTERNS: tuple[tuple[Symptom, re.Pattern[str]], ...] = tuple(
         (_STALE, r"stale (?:nfs )?file handle|\bestale\b|errno 116\b"),
         (_READ_ONLY, r"read-only file ?system|\berofs\b|errno 30\b"),
         (_SHM, r"/dev/shm\b.*no space left|no space left.*/dev/shm\b|insufficient shared memory|\bout of shared memory|error while creating shared memory segment"),
-        (_FULL, r"no space left on device|\benospc\b|errno 28\b"),
+        (_FULL, NO_SPACE),
         (_MOUNT, r"(?=.*(?<![\w.:/])/\w)(?:transport endpoint is not connected|cannot send after transport endpoint shutdown|host is down|remote i/o error|"
                 r"software caused connection abort|communication error on send|link has been severed)"),
         (_IO, r"input/output error|\beio\b|errno 5\b"),
