@@ -9,6 +9,8 @@ COMPILED := $(VENV)/.compiled
 # Tests beside each other: many wait for a process or a page. Each worker takes seconds of CPU to collect all tests and to
 # make what a process makes once (docs/testing.md).
 WORKERS ?= 3
+# A process that crashes is named, and the run ends: with another one in its place, xdist 3.8 waits for ever for what it had not run.
+BESIDE := -n $(WORKERS) --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Random examples of each property in `make fuzz`.
 EXAMPLES ?= 1000
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -51,18 +53,18 @@ run: $(COMPILED)  ## the service on 127.0.0.1:8514 with data in ./faultline-data
 test test-long test-cluster fuzz: export PYTHONDONTWRITEBYTECODE =
 test: $(DEV) $(COMPILED)  ## everything that takes seconds; installs Chromium and Slurm where it may, says what it skipped where not
 	sh tests/prepare.sh
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest $(BESIDE)
 
 test-long: $(DEV) $(COMPILED)  ## kill storms, slow-connection storms, fuzzing for cost: what takes minutes each
 	sh tests/prepare.sh
-	$(BIN)/python -m pytest -m long -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -m long $(BESIDE)
 
 test-cluster: $(DEV) $(COMPILED)  ## a real Slurm, for a nightly run as root: hooks installed, a week's faults injected, seconds until each word and verdict
 	sh tests/prepare.sh
 	FAULTLINE_LIVE_FAULTS=1 $(BIN)/python -m pytest -m long tests/cluster
 
 fuzz: $(DEV) $(COMPILED)  ## property tests with random examples instead of the fixed ones of `make test`
-	FAULTLINE_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest -m hypothesis -n $(WORKERS)
+	FAULTLINE_FUZZ=$(EXAMPLES) $(BIN)/python -m pytest -m hypothesis -n $(WORKERS) --max-worker-restart 0
 
 lint: $(DEV)
 	$(BIN)/ruff check .

@@ -93,7 +93,7 @@ class Automata:
         table, kinds = np.unique(np.array([*takes, inside], np.bool_).T, axis=0, return_inverse=True)
         bounds = np.cumsum([0, *map(len, follows)], dtype=np.int64)
         behind = np.array([place for some in follows for place in some], np.int64)
-        anchored = not any(takes[at][:BEGIN].any() or takes[at][END] for at in firsts)
+        anchored = bool(firsts) and not any(takes[at][:BEGIN].any() or takes[at][END] for at in firsts)
         self._tables = _Tables(kinds.ravel(), table.copy(), bounds, behind, np.array(firsts, np.int64), ends, anchored)
         self._always = np.uint64(always)
         #: Computed states are reused; each thread takes one of these out while it needs it.
@@ -133,6 +133,9 @@ def _run(data: Array, starts: Array, ends: Array, lines: Array, tables: _Tables,
         _forget(tables, states)
     for at in range(len(lines)):
         state = _step(tables, states, 0, BEGIN, scratch)
+        found[at] = 0
+        if state < 0:  # not a place in the tables: what lies before them would be read
+            continue
         bits = states.hits[state]
         # Unsigned, so that indices cannot wrap to the end.
         for place in range(np.uint64(starts[lines[at]]), np.uint64(ends[lines[at]])):

@@ -53,6 +53,15 @@ def test_what_cannot_be_reported_may_match() -> None:
     assert fitting(["", "b"], (*HARD, None)).all()
 
 
+def test_nothing_outside_the_tables_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Compiled code reads any memory, and sometimes crashes; the same loop in Python refuses such a place. With regexes of
+    which none can be expressed, or that match nothing, no text has a state."""
+    monkeypatch.setattr(automata, "_run", automata._run._function)
+    assert fitting(["", "b"], (*HARD, None)).all()
+    assert not fitting(["", "b", "a"], (r"^[^\x00-\U0010ffff]", r"^a[^\x00-\U0010ffff]")).any()
+    assert fitting(["ab", "ba", ""], (r"^a", r"^b$")).tolist() == [[True, False], [False, False], [False, False]]
+
+
 #: In Python's own syntax, with conditions on what surrounds a place.
 AROUND = tuple(map(re.compile, (
     r"^\S+ \d{1,3}\b", r"(?<!\w)'(.*)'(?!\w)", r"\ba (.{1,3}?)[:,]", r"a(?=b)", r"^(?!ab)(.{1,3})\d: ", r"[^\W\d]x$", r"[\w\s]+;\Z", r"b\B",
