@@ -270,9 +270,12 @@ def _lost_with_link(world: World, cause: Fact, effect: Fact) -> bool:
 
     The storage itself was up for all others.
     """
-    lost = {cause.host} if cause.kind == LINK_OUTAGE.name else set(cause.attrs.get(UNDER) or cause.attrs.get(HOSTS, ()))
-    clients = set(effect.attrs.get(HOSTS, ()))
-    return bool(clients) and not effect.attrs.get(SERVER) and clients <= lost
+    clients = effect.attrs.get(HOSTS, ())
+    if not clients or effect.attrs.get(SERVER):
+        return False
+    if cause.kind == LINK_OUTAGE.name:  # very many of these are compared
+        return all(client == cause.host for client in clients)
+    return set(clients) <= set(cause.attrs.get(UNDER) or cause.attrs.get(HOSTS, ()))
 
 
 # ---------------------------------------------------------------------------------------------------- links and switches

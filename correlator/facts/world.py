@@ -22,7 +22,7 @@ from correlator.gather.presence import MARGIN_S, WhoWasThere, user_of
 from correlator.gather.silences import Answers
 from correlator.gather.software import Software
 from correlator.gather.standing import Controllers, admitted, controllers, ruling
-from correlator.model.attributes import LINKS
+from correlator.model.attributes import HOSTS, LINKS
 from correlator.model.kinds import Kind
 from correlator.model.measurements import NewLimit, Output, Throttled, XidSeen
 from correlator.model.nouns import Event, Fact, Revision, Run, in_order
@@ -90,7 +90,9 @@ class World:
     #: What denies a fact, by its key; "" if nothing does. Each is asked about once.
     denials: dict[tuple[str, float, str, str, str], str] = field(default_factory=dict, init=False)
     _roles: dict[Fact, frozenset[str]] = field(default_factory=dict, init=False)
-    _facts_on: dict[str, tuple[Sequence[Fact], dict[str, list[Fact]]]] = field(default_factory=dict, init=False)
+    _facts_on: dict[tuple[str, bool], tuple[Sequence[Fact], dict[str | None, list[Fact]]]] = field(
+        default_factory=dict, init=False
+    )
     gpu_minors: Callable[[str], Sequence[tuple[float, str, int]]] = lambda host: ()
     earlier_runs: Sequence[Run] = ()
     runs_since: float = float("-inf")
@@ -384,20 +386,20 @@ class World:
             self._roles[switch] = frozenset(self.site.role(host, device) for host, device in links)
         return self._roles[switch]
 
-    def facts_on(self, kind: str, hosts: Collection[str]) -> list[Fact]:
-        """The facts of a kind on these hosts, in their order."""
+    def facts_on(self, kind: str, hosts: Collection[str], *, listed: bool = False) -> list[Fact]:
+        """The facts of a kind on these hosts, in their order. ``listed``: also those with one of them among their ``HOSTS``."""
         facts = self.facts_of(kind)
         if not facts:
             return []
-        known = self._facts_on.get(kind)
+        known = self._facts_on.get((kind, listed))
         if known is None or known[0] is not facts:
-            by_host: defaultdict[str, list[Fact]] = defaultdict(list)
+            by_host: defaultdict[str | None, list[Fact]] = defaultdict(list)
             for fact in facts:
-                if fact.host is not None:
-                    by_host[fact.host].append(fact)
-            known = self._facts_on[kind] = facts, by_host
-        found = [fact for host in dict.fromkeys(hosts) for fact in known[1].get(host, ())]
-        return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else found
+                for host in {fact.host, *fact.attrs.get(HOSTS, ())} if listed else (fact.host,):
+                    by_host[host].append(fact)
+            known = self._facts_on[kind, listed] = facts, by_host
+        found = {id(fact): fact for host in dict.fromkeys(hosts) for fact in known[1].get(host, ())}.values()
+        return sorted(found, key=lambda f: f.key) if len(hosts) > 1 else list(found)
 
     def facts_of_job(self, job_id: int) -> list[Fact]:
         """Facts tied to a job by its number: cancelled, preempted, over its time limit."""

@@ -21,10 +21,13 @@ Other sources' reports of the same fault count more (verdicts/kernel_words.py).
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from itertools import accumulate, islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -176,7 +179,8 @@ def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:
         times = [e.written_at for e in doubtful]
         for row in clocks(hosts, min(times) - HABIT_S, max(times) + AHEAD_S):
             by_host[row["host"]].append(row)
-    return {e.id: _standing(e, by_host.get(e.host or "", ())) for e in doubtful}
+    of_host = {host: _HostClocks(rows) for host, rows in by_host.items()}
+    return {e.id: _standing(e, of_host.get(e.host or "")) for e in doubtful}
 
 
 def _supported(claimed: Iterable[Event], reported: Iterable[float]) -> Iterator[Event]:
@@ -200,31 +204,68 @@ def _by_itself(event: Event) -> str:
     return BARE if event.entities.get("uptime_s") is None else STAMPED
 
 
-def _standing(event: Event, rows: Sequence[Mapping[str, Any]]) -> str:
-    """``rows``: the clocks that the kernel's lines of its host show."""
+class _HostClocks:
+    """The clocks that the kernel's lines of one host show: ``rows`` of ``Clocks``. A user can make as many of them as she writes
+    lines, so a line is not compared with each."""
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        in_order = sorted(rows, key=itemgetter("first"))
+        ring = [r for r in in_order if r["of_ring"]]
+        self._ring, self._ring_last = _firsts(ring), _highest(ring, "last")
+        self._bare = min((r["first"] for r in rows if not r["of_ring"] and r["boot"] is None), default=float("inf"))
+        shown = [r for r in in_order if not r["of_ring"] and r["boot"] is not None]
+        self._shown, self._last, self._boots = _firsts(shown), _highest(shown, "last"), _highest(shown, "boot")
+        self._lines = [0, *accumulate(r["lines"] for r in shown)]
+        self._by_boot = sorted(shown, key=itemgetter("boot"))
+
+    def miss(self, at: float) -> bool:
+        """Was the ring collected before and after that time (epoch seconds)?"""
+        begun = bisect_left(self._ring, at - MINUTE_S)
+        return begun > 0 and self._ring_last[begun - 1] > at + MINUTE_S / 2
+
+    def had_uptimes(self, at: float) -> bool:
+        """Had that kernel's lines an uptime, until shortly before?"""
+        # Writing lines without an uptime for a while must not make that a habit: the earlier habit counts, for a day.
+        habit = bisect_left(self._shown, min(at - MINUTE_S, self._bare))
+        kept = habit > 0 and at - min(self._last[habit - 1], at) <= HABIT_KEPT_S
+        return kept and self._lines[habit] >= HABIT_LINES
+
+    def fit(self, at: float, boot: float) -> bool:
+        """Can a kernel that booted then have written a line at that time (epoch seconds)?"""
+        begun = bisect_left(self._shown, at - MINUTE_S)
+        if not begun:
+            return True
+        near = bisect_left(self._by_boot, boot / kernel_lines.SAME_CLOCK_S - 3.0, key=itemgetter("boot"))
+        siblings = []
+        for row in islice(self._by_boot, near, None):
+            if row["boot"] > boot / kernel_lines.SAME_CLOCK_S + 3.0:
+                break
+            if kernel_lines.fits_clock(row["boot"], boot):
+                siblings.append(row)
+        if any(r["first"] < at - MINUTE_S for r in siblings):
+            return True
+        # A boot after all other known ones: no line of an earlier one may be later than it, and a boot writes many lines.
+        latest = {"boot": self._boots[begun - 1], "last": self._last[begun - 1]}
+        return kernel_lines.ends_before(latest, boot) and sum(r["lines"] for r in siblings) >= HABIT_LINES
+
+
+def _firsts(rows: Sequence[Mapping[str, Any]]) -> list[float]:
+    return [row["first"] for row in rows]
+
+
+def _highest(rows: Sequence[Mapping[str, Any]], name: str) -> list[float]:
+    """For each row, the highest value of a column until there."""
+    return list(accumulate((row[name] for row in rows), max))
+
+
+def _standing(event: Event, clocks: _HostClocks | None) -> str:
+    """``clocks``: of its host; None if it shows none."""
     uptime = number(event.entities.get("uptime_s"))  # a store of an earlier version has what a sender called so
-    if not rows:
+    if clocks is None:
         return _by_itself(event)
     at = event.written_at
-    before = [r for r in rows if r["first"] < at - MINUTE_S]
-    stamped = [r for r in before if not r["of_ring"] and r["boot"] is not None]
-    missing = any(r["of_ring"] and r["last"] > at + MINUTE_S / 2 for r in before)
-    if uptime is None:
-        # Writing lines without an uptime for a while must not make that a habit: the earlier habit counts, for a day.
-        bare = min([at, *(r["first"] for r in rows if not r["of_ring"] and r["boot"] is None)])
-        habit = [r for r in stamped if r["first"] < bare]
-        kept = habit and at - max(min(r["last"], at) for r in habit) <= HABIT_KEPT_S
-        if kept and sum(r["lines"] for r in habit) >= HABIT_LINES:
-            return REFUTED
-        return UNCONFIRMED if missing else _by_itself(event)
-    if missing:
+    if uptime is None and clocks.had_uptimes(at):
+        return REFUTED
+    if clocks.miss(at):
         return UNCONFIRMED
-    boot = at - uptime
-    others = [r for r in stamped if not kernel_lines.fits_clock(r["boot"], boot)]
-    fits = len(others) < len(stamped)
-    # A boot after all other known ones: no line of an earlier one may be later than it, and a boot writes many lines.
-    shown = [r for r in rows if not r["of_ring"] and r["boot"] is not None]
-    siblings = [r for r in shown if kernel_lines.fits_clock(r["boot"], boot)]
-    booted = all(kernel_lines.ends_before(r, boot) for r in others)
-    booted &= not others or sum(r["lines"] for r in siblings) >= HABIT_LINES
-    return _by_itself(event) if fits or booted else ODD
+    return _by_itself(event) if uptime is None or clocks.fit(at, at - uptime) else ODD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from heapq import nsmallest
 from typing import Any
 
 from correlator.edges.conditions.links import name_of
@@ -51,10 +52,11 @@ def rival_rows(world: World, weigher: Weigher, verdicts: list[Verdict], root: Fa
                 rows.setdefault(key, {"cause": key[0], "host": key[1], "device": key[2], "rejected": why})
         for one in verdict.denied:
             claim = one.claim, one.event.host, one.event.device
-            rows.setdefault(claim, {"cause": claim[0], "host": claim[1], "device": claim[2], "rejected": one.why})
+            if claim not in rows:  # a storm's lines claim the same very often
+                rows[claim] = {"cause": claim[0], "host": claim[1], "device": claim[2], "rejected": one.why}
         for row in _absent(world, verdict, root):
             rows.setdefault((row["cause"], row["host"], row["device"]), row)
-    return [rows[key] for key in sorted(rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))][:12]
+    return [rows[key] for key in nsmallest(12, rows, key=lambda k: (k[0], k[1] or "", k[2] or ""))]
 
 
 #: At most this many claims are named among the doubts.

@@ -198,16 +198,15 @@ class _Heirs:
     def __init__(self, conclusions: LiveConclusions) -> None:
         self._incidents = conclusions.memory.basis.stories
         self._near: defaultdict[tuple[str, str], list[Incident]] | None = None
+        self._hosts: dict[str, frozenset[str]] = {}
 
     def _candidates(self, story: Mapping[str, Any]) -> Iterable[Incident]:
         """Incidents that share a run or the host with it, each once."""
         if self._near is None:
             self._near = defaultdict(list)
             for incident in self._incidents:
-                for place in {
-                    *(("job", v.run.key) for v in incident.verdicts),
-                    *(("host", h) for h in incident.hosts),
-                }:
+                hosts = self._hosts[incident.id] = frozenset(incident.hosts)
+                for place in {*(("job", v.run.key) for v in incident.verdicts), *(("host", h) for h in hosts)}:
                     self._near[place].append(incident)
         places = [*(("job", str(j)) for j in story.get("jobs") or ()), ("host", str(story.get("host")))]
         return {i.id: i for place in places for i in self._near.get(place, ())}.values()
@@ -221,7 +220,7 @@ class _Heirs:
         shared: dict[str, int] = {}
         for incident in self._candidates(story):
             common = {v.run.key for v in incident.verdicts} & set(story.get("jobs") or ())
-            same_place = story.get("host") in incident.hosts
+            same_place = story.get("host") in self._hosts[incident.id]
             same_device = same_place and incident.root.device == story.get("device")
             score = 10 * len(common) + 2 * same_device + same_place
             if score >= 2 or (score == 1 and not story.get("jobs") and cause_of(incident.root).placed):

@@ -10,6 +10,7 @@ confirm it (gather/uncounted.py). In a daemon's name, it then has no limit.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -158,20 +159,28 @@ class Denials:
         if not hosts:
             return []
         first, last = end.start - DENIED_S, end.start + DENIED_AFTER_S
-        found = [
-            self._known.get(event.id) or self._denied(event, why)
-            for host in hosts for event, why in self._of(host) if first <= event.time <= last
-        ]  # fmt: skip
-        return sorted(found, key=lambda one: (one.event.time, one.event.id)) if len(found) > 1 else found
+        found: list[Denied] = []
+        for host in hosts:
+            lines = self._of(host)
+            begun = bisect_left(lines, first, key=_time)
+            within = lines[begun : bisect_right(lines, last, begun, key=_time)]
+            found += [self._known.get(event.id) or self._denied(event, why) for event, why in within]
+        return sorted(found, key=lambda one: (one.event.time, one.event.id)) if len(hosts) > 1 else found
 
     def _of(self, host: str) -> list[tuple[Event, str]]:
+        """In their order: of a host, a user can make very many lines that accuse it."""
         if host not in self._accusing:
-            self._accusing[host] = [one for one in self._world.not_counted.get(host, ()) if _accuses(one[0])]
+            accusing = [one for one in self._world.not_counted.get(host, ()) if _accuses(one[0])]
+            self._accusing[host] = sorted(accusing, key=lambda one: (one[0].time, one[0].id))
         return self._accusing[host]
 
     def _denied(self, event: Event, why: str) -> Denied:
         self._known[event.id] = found = Denied(event, _claim(event), *explained(event, why, self._world))
         return found
+
+
+def _time(line: tuple[Event, str]) -> float:
+    return line[0].time
 
 
 def _claim(event: Event) -> str:

@@ -125,7 +125,7 @@ def _in_the_kernel(world: World, run: Run, lines: list[Event]) -> StoodStill | N
 
 def _beside_storage(world: World, run: Run, lines: list[Event]) -> StoodStill | None:
     """Storage that did not answer for most of a short run, and too shortly to be blamed for a time limit by itself."""
-    for outage in world.facts_of(STORAGE_OUTAGE.name):
+    for outage in world.facts_on(STORAGE_OUTAGE.name, run.nodes, listed=True):
         if run.start is None or run.end is None or outage.start > run.end or (outage.end or run.end) < run.start:
             continue
         wait = wait_of(world, outage, run)
