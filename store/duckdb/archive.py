@@ -336,7 +336,7 @@ def tier(paths: Sequence[str], cluster: str | None, hosts: str | None, more: Map
     if cluster is not None:
         made["cluster"] = f"coalesce(cluster, {quoted(cluster)})"
     if hosts is not None:
-        made["host"] = archived_hosts.node_of(hosts)
+        made["host"] = archived_hosts.node_of(hosts, cluster)
     names = dict.fromkeys((*TABLES["logs"], *(more or {}), "block"))
     columns = ", ".join(f'{made[c]} AS "{c}"' if c in made else f'"{c}"' for c in names)
     return f"SELECT {columns} FROM read_parquet([{', '.join(map(quoted, paths))}])"
