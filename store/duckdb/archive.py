@@ -378,9 +378,10 @@ def name_cluster(store: OpenStore, connection: duckdb.DuckDBPyConnection, cluste
         make_views(store, connection)
 
 
-def sweep(store: OpenStore) -> None:
-    """Removes files that were not completely written, and files whose lines were dropped."""
-    rows = store.rows("SELECT file FROM raw.archive WHERE state IN (?, ?)", [WRITING, DROPPED])
+def sweep(store: OpenStore, *, dropped: bool = True) -> None:
+    """Removes files that were not completely written, and (``dropped``) files whose lines were dropped."""
+    states = [WRITING, DROPPED] if dropped else [WRITING]
+    rows = store.rows("SELECT file FROM raw.archive WHERE state IN (SELECT unnest(?))", [states])
     for row in rows:
         ArchiveFile(folder_of(store) / row["file"], 0).discard()
         with store.transaction() as connection:

@@ -54,7 +54,7 @@ def close_settled(
     settled = f"coalesce(received_time, time) < {moment} AND time < {moment}"
     first, last = until.date() - timedelta(days=hot_days), until.date() + timedelta(days=1)
     with store.upkeep:
-        archive.sweep(store)
+        archive.sweep(store, dropped=False)  # a closed day's files may be gone for a moment only: queries read them
         for day in archive.days(store, last, least, settled):
             if day < first:  # it closes anyway
                 continue

@@ -104,6 +104,17 @@ def test_later_lines_open_another_file_and_the_day_becomes_one(filled: DuckStore
     assert sum(span["lines"] for span in spans) == 3150
 
 
+def test_files_that_were_replaced_a_moment_ago_stay_for_those_who_read_them(filled: DuckStore, tmp_path: Path) -> None:
+    settle(filled)
+    settle(filled, LATER)
+    replaced = set(registered(filled))
+    early.close_early(filled, date(2026, 2, 28))
+    settle(filled, LATER)
+    assert len(replaced) == 2 and replaced < set(files(tmp_path / "data"))
+    archive.close_days(filled, TODAY)
+    assert not replaced & set(files(tmp_path / "data"))
+
+
 def test_a_day_too_large_for_a_file_becomes_several(filled: DuckStore) -> None:
     before = content(filled), answers(filled)
     settle(filled)
