@@ -40,9 +40,10 @@ def sources() -> str:
     return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()[:16]
 
 
-def _folder() -> Path:
+def _folder(*, checked: bool) -> Path:
     """The cache folder of the machine code, named after all sources: a function's code includes that of the functions
-    it calls, but the compiler checks only its own file. Code of other sources is removed."""
+    it calls, but the compiler checks only its own file. Code of other sources is removed. ``checked``: of code that
+    checks its indices."""
     room = Path(__file__).parent
     near = room / "__pycache__"
     kept = (
@@ -50,10 +51,12 @@ def _folder() -> Path:
         if os.access(near if near.exists() else room, os.W_OK)
         else Path(os.environ.get("XDG_CACHE_HOME", "~/.cache"))
     )
-    folder = kept.expanduser() / f"faultline-machine-code-{sources()}"
+    name = f"faultline-machine-code-{sources()}"
+    folder = kept.expanduser() / (f"{name}-checked" if checked else name)
     if not folder.exists():
         for other in folder.parent.glob("faultline-machine-code-*"):
-            shutil.rmtree(other, ignore_errors=True)
+            if not other.name.startswith(name):
+                shutil.rmtree(other, ignore_errors=True)
     return folder
 
 
@@ -62,7 +65,8 @@ def _compiler() -> Any:
     import numba  # see the module's docstring
 
     if not numba.config.CACHE_DIR:  # type: ignore[attr-defined]
-        numba.config.CACHE_DIR = str(_folder())  # type: ignore[attr-defined]
+        checked = bool(numba.config.BOUNDSCHECK)  # type: ignore[attr-defined]
+        numba.config.CACHE_DIR = str(_folder(checked=checked))  # type: ignore[attr-defined]
     return numba
 
 
@@ -97,7 +101,8 @@ class _Compiled:
 
 
 def compiled(function: Callable[_P, _R]) -> Callable[_P, _R]:
-    """``function`` as machine code. It runs without the GIL; indices are not checked and must be right.
+    """``function`` as machine code. It runs without the GIL; indices are not checked and must be right. With
+    NUMBA_BOUNDSCHECK=1 in the environment, as in ``make fuzz``, a wrong one is an ``IndexError``.
 
     It may take and return only numbers and numpy arrays.
     """

@@ -115,6 +115,10 @@ def signs(
     return [*log_signs, *nodes_signs, *late, *_steps(starts, allocated, again), *others]
 
 
+#: Clocks that lost their time begin in 1970 or 1900 (seconds): what is stated beyond 32 bits is no offset, and no date can hold it.
+_STATED_S = float(1 << 32)
+
+
 def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
     """chrony: "System clock wrong by S seconds" (true = local + S), "was stepped by S": the end of the offset.
 
@@ -122,7 +126,7 @@ def _daemon(events: Sequence[Event]) -> Iterable[HostSign]:
     """
     for event in events:
         seconds = number(event.entities.get("offset_s"))
-        if seconds is None or abs(seconds) < NOTICEABLE_S or event.source in SLURM:
+        if seconds is None or not NOTICEABLE_S <= abs(seconds) <= _STATED_S or event.source in SLURM:
             continue
         stepped = "step" in event.message or "reset" in event.message
         yield event.host or "", Sign(event.time, -seconds, "its time daemon", stated=True, mended=stepped)

@@ -7,7 +7,6 @@ Lines that anybody can have sent in a host's name show nothing. Hosts that someb
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
@@ -45,29 +44,57 @@ def corroborated(open_to_users: Iterable[Event], users: UsersOf) -> set[str]:
 
 def _confirmed(events: list[Event], users: UsersOf) -> Iterator[Event]:
     """Those of one statement, in time order, that enough hosts confirm."""
-    times = [event.time for event in events]
-    there: dict[str, frozenset[str]] = {}
-    first = last = -1
-    enough = False
+    there = [users(event) for event in events]
+    near = _Near()
+    first = end = 0
     for event in events:
-        span = bisect_left(times, event.time - SAME_S), bisect_right(times, event.time + SAME_S)
-        if span != (first, last):
-            (first, last), enough = span, _is_enough(events[slice(*span)], users, there)
-        if enough:
+        while end < len(events) and events[end].time <= event.time + SAME_S:
+            near.count(events[end].host or "", there[end], 1)
+            end += 1
+        while events[first].time < event.time - SAME_S:
+            near.count(events[first].host or "", there[first], -1)
+            first += 1
+        if near.is_enough():
             yield event
 
 
-def _is_enough(events: list[Event], users: UsersOf, there: dict[str, frozenset[str]]) -> bool:
-    """Do three hosts remain without those that any one user was on? ``there``: what was asked before, by event."""
-    by_host: dict[str, frozenset[str]] = {}
-    for event in events:
-        if event.id not in there:
-            there[event.id] = users(event)
-        host = event.host or ""
-        by_host[host] = by_host.get(host, frozenset()) | there[event.id]
-    known = [names for names in by_host.values() if SOMEBODY not in names]
-    most = max(Counter(name for names in known for name in names).values(), default=0)
-    return len(known) - most >= HOSTS
+class _Near:
+    """Which users were on the hosts of the lines of a moment: very many lines, of one moment after the other."""
+
+    def __init__(self) -> None:
+        #: By host, how many of its lines each user could have written.
+        self._lines: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        #: On how many hosts each user was; hosts that somebody was on of whom nothing is known are none.
+        self._hosts: Counter[str] = Counter()
+        self._known = 0
+        self._enough: bool | None = False
+
+    def count(self, host: str, users: frozenset[str], by: int) -> None:
+        """Counts a line of a host (``by`` 1) or no longer (-1)."""
+        lines = self._lines[host]
+        if (by > 0 and users <= lines.keys()) or (by < 0 and all(lines[user] > 1 for user in users)):
+            for user in users:
+                lines[user] += by
+            return
+        self._weigh(lines, -1)
+        for user in users:
+            lines[user] += by
+            if not lines[user]:
+                del lines[user]
+        self._weigh(lines, 1)
+        self._enough = None
+
+    def _weigh(self, lines: Counter[str], by: int) -> None:
+        if lines and SOMEBODY not in lines:
+            self._known += by
+            for user in lines:
+                self._hosts[user] += by
+
+    def is_enough(self) -> bool:
+        """Do three hosts remain without those that any one user was on?"""
+        if self._enough is None:
+            self._enough = self._known - max(self._hosts.values(), default=0) >= HOSTS
+        return self._enough
 
 
 def _moment(event: Event) -> tuple[float, str]:

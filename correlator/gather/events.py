@@ -332,18 +332,26 @@ _Read = tuple[Sequence[_LineEntities], pl.Series]
 _PLACE = "_entities"
 
 
-#: Entities that are names of hosts. A record's attribute may be called so, and be a number.
-_NAMES = ("nodes",)
+#: Entities that are names of hosts: the only ones of several values.
+_NAMES = frozenset({"nodes"})
+_SEVERAL = frozenset({list, dict})
 
 
 def _are_names(value: object) -> bool:
     return isinstance(value, str) or (isinstance(value, list) and all(isinstance(name, str) for name in value))
 
 
+def _is_entity(name: str, value: object) -> bool:
+    """Can a value be an entity's? A record's attribute may be called so, and be anything."""
+    if name in _NAMES:
+        return value is None or _are_names(value)
+    return type(value) not in _SEVERAL
+
+
 def _line_entities(text: str) -> _LineEntities:
     entities = from_json(text) if text else {}
-    for name in [n for n in _NAMES if n in entities and entities[n] is not None and not _are_names(entities[n])]:
-        del entities[name]
+    if not (_NAMES.isdisjoint(entities) and _SEVERAL.isdisjoint(map(type, entities.values()))):
+        entities = {name: value for name, value in entities.items() if _is_entity(name, value)}
     values = entities.values()  # nearly always, all of them are given
     kept = {k: v for k, v in entities.items() if v not in (None, "")} if None in values or "" in values else entities
     return _LineEntities(kept, device_of(entities), str(entities.get("xid", entities.get("sxid"))))

@@ -336,7 +336,7 @@ def tier(paths: Sequence[str], cluster: str | None, hosts: str | None, more: Map
     if cluster is not None:
         made["cluster"] = f"coalesce(cluster, {quoted(cluster)})"
     if hosts is not None:
-        made["host"] = archived_hosts.node_of(hosts)
+        made["host"] = archived_hosts.node_of(hosts, cluster)
     names = dict.fromkeys((*TABLES["logs"], *(more or {}), "block"))
     columns = ", ".join(f'{made[c]} AS "{c}"' if c in made else f'"{c}"' for c in names)
     return f"SELECT {columns} FROM read_parquet([{', '.join(map(quoted, paths))}])"
@@ -378,9 +378,10 @@ def name_cluster(store: OpenStore, connection: duckdb.DuckDBPyConnection, cluste
         make_views(store, connection)
 
 
-def sweep(store: OpenStore) -> None:
-    """Removes files that were not completely written, and files whose lines were dropped."""
-    rows = store.rows("SELECT file FROM raw.archive WHERE state IN (?, ?)", [WRITING, DROPPED])
+def sweep(store: OpenStore, *, dropped: bool = True) -> None:
+    """Removes files that were not completely written, and (``dropped``) files whose lines were dropped."""
+    states = [WRITING, DROPPED] if dropped else [WRITING]
+    rows = store.rows("SELECT file FROM raw.archive WHERE state IN (SELECT unnest(?))", [states])
     for row in rows:
         ArchiveFile(folder_of(store) / row["file"], 0).discard()
         with store.transaction() as connection:

@@ -17,13 +17,15 @@ from store.duckdb.quoting import quoted
 Name = tuple[str | None, str, str]
 
 
-def node_of(hosts: str) -> str:
-    """SQL of the node that a line's host is, over the line's columns ``cluster`` (that of its file) and ``host``."""
+def node_of(hosts: str, named: str | None) -> str:
+    """SQL of the node that a line's host is, over the columns ``cluster`` and ``host`` of its file. ``named``: the cluster of
+    those lines that had none when they were archived."""
+    of_line = "cluster" if named is None else f"coalesce(cluster, {quoted(named)})"
     clusters: dict[str | None, dict[str, str]] = {}
     for cluster, host, node in json.loads(hosts):
         clusters.setdefault(cluster, {})[host] = node
     cases = "".join(
-        f" WHEN cluster IS NOT DISTINCT FROM {quoted(cluster)} THEN map([{_listed(nodes)}], [{_listed(nodes.values())}])[host]"
+        f" WHEN {of_line} IS NOT DISTINCT FROM {quoted(cluster)} THEN map([{_listed(nodes)}], [{_listed(nodes.values())}])[host]"
         for cluster, nodes in clusters.items()
     )
     return f"coalesce(CASE{cases} END, host)"

@@ -54,7 +54,7 @@ def close_settled(
     settled = f"coalesce(received_time, time) < {moment} AND time < {moment}"
     first, last = until.date() - timedelta(days=hot_days), until.date() + timedelta(days=1)
     with store.upkeep:
-        archive.sweep(store)
+        archive.sweep(store, dropped=False)  # a closed day's files may be gone for a moment only: queries read them
         for day in archive.days(store, last, least, settled):
             if day < first:  # it closes anyway
                 continue
@@ -184,16 +184,18 @@ def _swap(
 def name_hosts(store: OpenStore, connection: duckdb.DuckDBPyConnection, names: Sequence[Name]) -> int:
     """Gives lines in early files the nodes that their hosts were learned to be, inside the caller's transaction; returns
     how many lines these are."""
-    rows = connection.execute("SELECT file, hosts FROM raw.archive WHERE state = ? AND early", [KEPT]).fetchall()
+    rows = connection.execute(
+        "SELECT file, cluster, hosts FROM raw.archive WHERE state = ? AND early", [KEPT]
+    ).fetchall()
     renamed, folder = 0, archive.folder_of(store) if rows else None
-    for name, hosts in rows:
+    for name, cluster, hosts in rows:
         assert folder is not None
         if not (folder / name).is_file():
             continue
         made = with_names(hosts, names)
-        before = "host" if hosts is None else node_of(hosts)
+        before = "host" if hosts is None else node_of(hosts, cluster)
         ((count,),) = connection.execute(
-            f"SELECT count(*) FROM read_parquet(?) WHERE {node_of(made)} IS DISTINCT FROM {before}",
+            f"SELECT count(*) FROM read_parquet(?) WHERE {node_of(made, cluster)} IS DISTINCT FROM {before}",
             [str(folder / name)],
         ).fetchall()
         if count:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import threading
@@ -89,3 +90,42 @@ def test_what_fails_is_made_by_the_next(tmp_path: Path, monkeypatch: pytest.Monk
     made: list[int] = []
     compiled.once(lambda: made.append(1))
     assert made == [1]
+
+
+_WRONG = """
+import numpy as np
+from parsers import compiled
+
+@compiled.part
+def behind(data, place):
+    return data[np.uint64(place)]
+
+def last(data):
+    return behind(data, len(data))
+
+try:
+    compiled._Compiled(last, nogil=True)(np.zeros(3, np.int64))
+except IndexError:
+    print("found", compiled.folder().name)
+"""
+
+
+def test_a_wrong_index_is_found_where_indices_are_checked() -> None:
+    """In every other process compiled code reads what lies there."""
+    done = subprocess.run(
+        [sys.executable, "-c", _WRONG], cwd=Path(engine.__file__).parents[1], capture_output=True, text=True,
+        env={**{name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}, "NUMBA_BOUNDSCHECK": "1"},
+    )  # fmt: skip
+    assert done.stdout.split() == ["found", f"faultline-machine-code-{compiled.sources()}-checked"], done.stderr[
+        -2_000:
+    ]
+
+
+def test_code_of_the_same_sources_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "__file__", str(tmp_path / "compiled.py"))
+    plain = compiled._folder(checked=False)
+    old = plain.with_name("faultline-machine-code-0123")
+    for folder in (plain, old):
+        folder.mkdir(parents=True)
+    assert compiled._folder(checked=True) != plain
+    assert plain.exists() and not old.exists()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from correlator.gather.corroborated import corroborated
+from correlator.gather.corroborated import HOSTS, SAME_S, corroborated
 from correlator.gather.presence import WhoExactly, WhoWasThere, changed_answers
 from correlator.model.nouns import Event
 from tests.correlator.making import T0, event, run, world
@@ -52,6 +53,27 @@ ALL = [line(f"n{i}", at=i) for i in (1, 2, 3, 4)]
 )  # fmt: skip
 def test_no_user_alone_makes_them_count(lines: Sequence[Event], users: Sequence[str], count: int) -> None:
     assert counted(lines, users) == count
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_at_each_line_those_of_half_a_minute_count(seed: int) -> None:
+    rand = random.Random(seed)
+    whose = {f"n{i}": frozenset(rand.sample((*USERS, "?"), rand.choice((1, 1, 2)))) for i in range(7)}
+    lines = [line(rand.choice(sorted(whose)), rand.uniform(0, 300), id=f"{seed} {i}") for i in range(120)]
+    expected = set()
+    for one in lines:
+        near = {e.host for e in lines if abs(e.time - one.time) <= SAME_S}
+        known = [whose[host] for host in near if host is not None and "?" not in whose[host]]
+        if all(sum(user not in users for users in known) >= HOSTS for user in ("nobody", *USERS)):
+            expected.add(one.id)
+    assert corroborated(lines, lambda e: whose[e.host or ""]) == expected
+
+
+def test_very_many_lines_of_a_moment_are_each_looked_at_once() -> None:
+    """A user of three hosts can write any number; to look at all of them for each would take an hour."""
+    first = line("n1")
+    lines = [replace(first, id=str(i), host=f"n{i % 3}", time=T0 + i * 5e-4) for i in range(100_000)]
+    assert corroborated(lines, lambda e: frozenset({"ada"})) == set()
 
 
 def verdict(users: Sequence[str]) -> Any:

@@ -66,6 +66,35 @@ def test_names_of_nodes_that_are_none(nodes: Any) -> None:
         assert correlate(store)
 
 
+@pytest.mark.parametrize("value", [[], {}, ["0"], {"uid": 0}], ids=str)
+@pytest.mark.parametrize("name", ["uid", "reason", "pid", "step_id", "device"])
+def test_an_attribute_of_several_values_is_no_entity(name: str, value: Any) -> None:
+    words = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-21T10:00:00 ***"
+    line = {
+        "time": datetime(2026, 11, 21, 10), "time_quality": "line", "host": "n1", "source": "slurmctld", "file": "f", "line": 1, "job_id": 7,
+        "event": "slurm.job_cancelled", "format": "slurm", "message": words, "raw": words, "entities": json.dumps({name: value}),
+    }  # fmt: skip
+    with open_store(None) as store:
+        store.add({"logs": frame("logs", [line])})
+        (found,) = correlate(store)
+        assert [event.kind for event in found.events] == ["slurm.job_cancelled"]
+        assert name not in found.events[0].entities
+
+
+@pytest.mark.parametrize("offset", [HUGE, "nan", "1e300", f"-{HUGE}"])
+def test_a_clock_that_no_date_can_hold_is_not_believed(offset: str) -> None:
+    words = "System clock wrong by 3 seconds"
+    given = {"time_quality": "line", "host": "n1", "file": None, "format": "kmsg", "source": "kernel"}
+    lines = [
+        {**given, "time": datetime(2026, 11, 21, 10), "line": 1, "event": "sys.clock", "message": words, "raw": words, "entities": json.dumps({"offset_s": offset})},
+        {**given, "time": datetime(2026, 11, 21, 9, 59), "line": 2, "event": "nic.link_down", "message": "eth0: Link down", "raw": "eth0: Link down"},
+    ]  # fmt: skip
+    with open_store(None) as store:
+        store.add({"logs": frame("logs", lines)})
+        (found,) = correlate(store)
+        assert [event.clock_offset for event in found.events] == [0.0, 0.0]
+
+
 @pytest.mark.parametrize(
     ("text", "number"),
     [

@@ -104,6 +104,17 @@ def test_later_lines_open_another_file_and_the_day_becomes_one(filled: DuckStore
     assert sum(span["lines"] for span in spans) == 3150
 
 
+def test_files_that_were_replaced_a_moment_ago_stay_for_those_who_read_them(filled: DuckStore, tmp_path: Path) -> None:
+    settle(filled)
+    settle(filled, LATER)
+    replaced = set(registered(filled))
+    early.close_early(filled, date(2026, 2, 28))
+    settle(filled, LATER)
+    assert len(replaced) == 2 and replaced < set(files(tmp_path / "data"))
+    archive.close_days(filled, TODAY)
+    assert not replaced & set(files(tmp_path / "data"))
+
+
 def test_a_day_too_large_for_a_file_becomes_several(filled: DuckStore) -> None:
     before = content(filled), answers(filled)
     settle(filled)
@@ -153,10 +164,13 @@ def test_the_cluster_that_is_learned_later_is_that_of_these_lines(filled: DuckSt
     assert (content(filled), answers(filled)) == named
 
 
-def rename(store: DuckStore) -> None:
+def rename(store: DuckStore, cluster: str | None = None) -> None:
     """Slurm's configuration is learned: gx03 is a node's address, and gx04 another."""
     rows = [("NodeName:n03", "NodeName=n03 NodeHostname=gx03"), ("NodeName:n'4", "NodeName=n'4 NodeHostname=gx04")]
-    settings = frame("settings", [{"scope": "cluster", "name": name, "value": value} for name, value in rows])
+    settings = frame(
+        "settings",
+        [{"cluster": cluster, "scope": "cluster", "name": name, "value": value} for name, value in rows],
+    )
     store.add({"settings": settings})
     hosts.settle(store)
 
@@ -182,6 +196,29 @@ def test_the_node_that_a_host_is_learned_to_be_is_that_of_these_lines(filled: Du
     close(filled)
     assert states(filled) == [("kept", False)] * 2 and (content(filled), answers(filled)) == named
     assert filled.rows("SELECT count(*) AS n FROM raw.archive WHERE hosts IS NOT NULL") == [{"n": 0}]
+
+
+def hosts_of(store: DuckStore) -> set[tuple[str | None, str]]:
+    return {(row["cluster"], row["host"]) for row in content(store)}
+
+
+def test_a_host_is_its_node_whenever_its_cluster_is_learned(filled: DuckStore) -> None:
+    settle(filled)
+    rename(filled)
+    filled.name_cluster("o'hara")
+    meant = {("o'hara", host) for host in ("n03", "n'4")}
+    assert hosts_of(filled) >= meant and not hosts_of(filled) & {("o'hara", "gx03"), ("o'hara", "gx04")}
+
+
+def test_a_host_of_a_cluster_that_was_learned_is_its_node(filled: DuckStore) -> None:
+    settle(filled)
+    filled.name_cluster("mini")
+    rename(filled, "mini")
+    found = hosts_of(filled)
+    assert found >= {("mini", "n03"), ("mini", "n'4")} and not found & {("mini", "gx03"), ("mini", "gx04")}
+    hosts.settle(filled)
+    assert not filled.rows("SELECT * FROM raw.logs WHERE host IN ('gx03', 'gx04')")
+    assert filled.fact(hosts._FACT) is not None, "nothing is left to learn: the lines are not looked at again"
 
 
 def test_a_node_that_turns_out_to_be_another_is_that_one() -> None:
