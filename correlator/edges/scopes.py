@@ -220,7 +220,9 @@ def _taken_away(world: World, cause: Fact, effect: Fact) -> bool:
 WIDE = 3
 
 
-@lru_cache(maxsize=256)  # hundreds of clients, asked for with each run of its time
+@lru_cache(
+    maxsize=8_192
+)  # hundreds of clients, asked for with each run of its time; in a storm there are thousands of outages
 def _hosts(outage: Fact) -> frozenset[str]:
     return frozenset(outage.attrs.get(HOSTS, ()))
 
@@ -274,7 +276,7 @@ def _lost_with_link(world: World, cause: Fact, effect: Fact) -> bool:
     if not clients or effect.attrs.get(SERVER):
         return False
     if cause.kind == LINK_OUTAGE.name:  # very many of these are compared
-        return all(client == cause.host for client in clients)
+        return len(clients) == 1 and next(iter(clients)) == cause.host
     return set(clients) <= set(cause.attrs.get(UNDER) or cause.attrs.get(HOSTS, ()))
 
 
