@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from correlator.facts.control import KILL_FAILURE
+from correlator.facts.jobs.lines import between
 from correlator.facts.nodes.kinds import NODE_REBOOT
 from correlator.facts.standstills import LONGER, MINUTES, SILENT_S, idle_since, written, wrote_after
 from correlator.facts.storage import STORAGE_OUTAGE, target_of
@@ -217,8 +218,9 @@ def hung_tasks(world: World, run: Run) -> list[Event]:
 
     Lines that only claim the kernel's name do not count.
     """
+    first, last = run.start or 0.0, float("inf") if run.end is None else run.end
     found = [
-        e for host in run.nodes for e in world.by_host.get(host, ())
+        e for host in run.nodes for e in between(world.by_host.get(host, ()), first - 1.0, last + 1.0)
         if e.kind == "kernel.hung_task" and run.covers(e.time) and e.known_by in (RING, FACILITY)
     ]  # fmt: skip
     by_task: defaultdict[tuple[str | None, str], list[Event]] = defaultdict(list)

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from correlator.facts.control import CONTROLLER_RESTART, ROOT, USER_CANCEL, is_own
 from correlator.facts.forgotten_jobs import is_orphan
+from correlator.facts.jobs.lines import between
 from correlator.facts.world import World
 from correlator.gather.runs_fast import is_given_up
 from correlator.model.attributes import BY_CONTROLLER, UID
@@ -196,8 +197,8 @@ def _before(world: World, run: Run, orders: Iterable[Fact]) -> list[Event]:
     since = max(run.start - 5.0, asked - LAUNCHES_WITHIN_S)
     short = _lasted(run) <= LAUNCHES_WITHIN_S
     found = [
-        e for host in dict.fromkeys(run.nodes) for e in world.by_host.get(host, ())
-        if since <= e.time <= asked and e.kind == "slurm.node_error" and e.source in ("slurmd", "slurmstepd")
+        e for host in dict.fromkeys(run.nodes) for e in between(world.by_host.get(host, ()), since, asked)
+        if e.kind == "slurm.node_error" and e.source in ("slurmd", "slurmstepd")
         and (e.job_id == run.job_id or (short and e.job_id is None)) and _LAUNCH.search(e.message)
     ]  # fmt: skip
     return sorted(found, key=lambda e: (e.time, e.id))

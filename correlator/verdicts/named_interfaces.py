@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from correlator.facts.jobs.lines import of_run
+from correlator.facts.jobs.lines import between, of_run
 from correlator.facts.world import World
 from correlator.gather.standing import OUTPUT
 from correlator.model.attributes import WORDS
@@ -58,9 +58,8 @@ def _interfaces(world: World, run: Run, end: Fact) -> set[str]:
     """The interfaces of a run's nodes that the inventory, or lines that are not the program's own, name."""
     known = {device for host, device in world.site.cables if host in run.nodes}
     for node in run.nodes:
-        for event in world.by_host.get(node, ()):
-            near = -SEEN_S <= event.time - end.start <= 0.0
-            if near and event.device and event.kind.startswith("nic.") and event.source not in OUTPUT:
+        for event in between(world.by_host.get(node, ()), end.start - SEEN_S, end.start):
+            if event.device and event.kind.startswith("nic.") and event.source not in OUTPUT:
                 known.add(event.device)
     return {device for device in known if device[:1].isalpha() and not _OF_RDMA.match(device)}
 

@@ -10,6 +10,7 @@ import re
 
 from correlator.facts.environment.kinds import PROCESSES
 from correlator.facts.environment.symptoms import signature_of
+from correlator.facts.jobs.lines import between
 from correlator.facts.world import World
 from correlator.model.nouns import Event, Fact, Run
 
@@ -21,8 +22,8 @@ def refused_fork(world: World, run: Run, end: Fact) -> tuple[str, list[Event]] |
     """What ended a run whose last error is that it could start no process, in words, with its lines; None without a line of the
     kernel shortly before; of a limit that holds for one job or for one user there is no such event."""
     refused = [
-        e for host in run.nodes for e in world.by_host.get(host, ())
-        if e.kind == "kernel.fork_refused" and _holds_jobs(_group(e)) and -FAILS_WITHIN_S <= e.time - end.start <= 1.0 and run.covers(e.time)
+        e for host in run.nodes for e in between(world.by_host.get(host, ()), end.start - FAILS_WITHIN_S, end.start + 1.0)
+        if e.kind == "kernel.fork_refused" and _holds_jobs(_group(e)) and run.covers(e.time)
     ]  # fmt: skip
     refused.sort(key=lambda e: (e.time, e.id))
     signature = signature_of(end) if refused else None
