@@ -185,7 +185,7 @@ def mark_one_of_each(items: Sequence[pytest.Item]) -> None:
 
 #: Files that take long and come late in the alphabet. They run first: a long one at the end would leave the other
 #: processes without work.
-LONGEST = ("test_web_contrast.py", "test_rights_by_construction.py", "test_broken_extensions.py")
+LONGEST = ("test_web_contrast.py", "test_rights_by_construction.py", "test_extending.py")
 #: The same of ``make test-long``: what takes more than half a minute, or waits for so long.
 LONGEST_OF_LONG = (
     "test_liars.py",

@@ -16,6 +16,9 @@ from typing import Any, NamedTuple, Protocol
 
 import pytest
 
+#: Some twenty commands in processes of their own.
+pytestmark = pytest.mark.long
+
 ROOT = Path(__file__).resolve().parents[1]
 
 Python = Callable[[str], subprocess.CompletedProcess[str]]

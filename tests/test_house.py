@@ -543,6 +543,7 @@ def test_every_data_file_is_in_the_wheel(room: str) -> None:
     assert files == packed
 
 
+@pytest.mark.long
 def test_no_name_is_dead_but_those_that_a_person_read() -> None:
     """What vulture reports is in ``benchmarks/dead_names.toml``, and what is there is still reported."""
     found = dead_names.reported(ROOT, (*ROOMS, "docs"))

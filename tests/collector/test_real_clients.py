@@ -19,6 +19,9 @@ from pathlib import Path
 import pytest
 from running import Running, free_port
 
+#: A service of their own and seven programs, half of them of other projects.
+pytestmark = pytest.mark.long
+
 RSYSLOG = shutil.which("rsyslogd", path="/usr/sbin:/usr/bin:/sbin")
 #: Where tests/prepare.sh puts syslog-ng: as a package it would remove rsyslog.
 ASIDE = Path("/opt/faultline-tests/syslog-ng")

@@ -165,6 +165,7 @@ def test_requests_go_out_while_answers_wait() -> None:
         worker.stop()
 
 
+@pytest.mark.long
 def test_a_process_that_cannot_be_started_is_started_later(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without file handles or processes, each request says so, and the first after that is answered."""
     worker = Worker(in_parts)

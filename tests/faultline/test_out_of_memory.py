@@ -41,6 +41,7 @@ def send(client: TestClient) -> Any:
     return client.post("/api/v1/ingest", content=b"a line", headers={"content-type": "text/plain"})
 
 
+@pytest.mark.long
 def test_no_memory_for_a_batch_is_reported_everywhere_and_passes(parts: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     client, receiving, is_out = TestClient(parts.front, base_url="http://localhost"), parts.receiving, threading.Event()
     real = intake.Intake.body

@@ -18,15 +18,15 @@ from web.app import create_app
 
 
 def in_parts(count: int) -> list[ParameterSet]:
-    """The looks, each with a part of the pages that have ``count`` parts: in ``make test`` each page has one look, in
-    ``make test-long`` all pages have all looks."""
+    """The looks, each with a part of the pages that have ``count`` parts: in ``make test`` the first two looks have one part
+    each, in ``make test-long`` all pages have all looks."""
     looks = [("dark", 1440), ("light", 390), ("dark", 390), ("light", 1440)]
     return [
         pytest.param(
             *look,
             slice(part, None, count),
             id=f"{look[0]}-{look[1]}-{part}",
-            marks=() if n == part else pytest.mark.long,
+            marks=() if n == part < 2 else pytest.mark.long,
         )
         for n, look in enumerate(looks)
         for part in range(count)

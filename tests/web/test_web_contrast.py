@@ -75,7 +75,7 @@ MEASURE = r"""([TEXT, LARGE]) => {
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize(("theme", "width", "part"), in_parts(2))
+@pytest.mark.parametrize(("theme", "width", "part"), in_parts(4))
 def test_every_page_fits_is_quiet_and_can_be_read(look: Any, theme: str, width: int, part: slice) -> None:
     eyes = look(width)
     eyes.answer_queries(ROWS)

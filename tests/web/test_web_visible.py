@@ -171,6 +171,7 @@ STRANGE = ("/", "/incidents/I-90", "/jobs", "/jobs/90", "/nodes", f"/nodes/{quot
            "/explore", "/dashboards", "/dashboards/strange", "/dashboards/strange?tables=yes")  # fmt: skip
 
 
+@pytest.mark.long
 def test_names_of_jobs_users_nodes_queries_and_dashboards(look: Any, strange_site: str) -> None:
     eyes = look(at=strange_site)
     eyes.page.add_init_script(DRAWN)

@@ -75,6 +75,7 @@ def test_garbage_of_bursts_is_collected_once_in_a_while(monkeypatch: pytest.Monk
         assert later() is not None  # a moment later: frozen
 
 
+@pytest.mark.long
 def test_ticks_leave_no_cycles_but_those_of_statements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc_pause, "FEW_OBJECTS", 0)
     first, *parts = slices(rows_of(next(c for c in CAPTURES if c.name == "mgmt_flap_long")), 5)

@@ -22,7 +22,7 @@ SITUATIONS = [s for file, words in WORDS.items() for s in file.SITUATIONS if any
 
 
 def kind_of(situation: Situation) -> str:
-    return next(word for words in WORDS.values() for word in words if word in situation.name)
+    return next(file.__name__ for file, words in WORDS.items() if any(word in situation.name for word in words))
 
 
 @pytest.mark.one_of_each(kind=kind_of)

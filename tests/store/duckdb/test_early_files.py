@@ -115,6 +115,7 @@ def test_files_that_were_replaced_a_moment_ago_stay_for_those_who_read_them(fill
     assert not replaced & set(files(tmp_path / "data"))
 
 
+@pytest.mark.long
 def test_a_day_too_large_for_a_file_becomes_several(filled: DuckStore) -> None:
     before = content(filled), answers(filled)
     settle(filled)
@@ -154,6 +155,7 @@ def test_the_unfinished_last_line_of_a_file_stays(tmp_path: Path) -> None:
         assert {row["line"] for row in store.rows("SELECT line FROM raw.logs")} == {10, 100}
 
 
+@pytest.mark.long
 def test_the_cluster_that_is_learned_later_is_that_of_these_lines(filled: DuckStore) -> None:
     settle(filled)
     settle(filled, LATER)
@@ -289,6 +291,7 @@ def test_lines_that_change_meanwhile_stay_and_nobody_waits(
     assert len(content(filled)) == len(before) and files(tmp_path / "data") == registered(filled) == []
 
 
+@pytest.mark.long
 def test_what_is_learned_while_a_day_is_written_again_is_not_lost(
     filled: DuckStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -364,11 +367,11 @@ with open_store(Path(sys.argv[1])) as store:
 
 #: What is killed, in which function, at which call, before it or after it.
 MOMENTS = [
-    ("settle", "register", 1, "after"),
     ("close", "_swap", 1, "after"),
     *(
         pytest.param(*at, marks=pytest.mark.long)
         for at in (
+            ("settle", "register", 1, "after"),
             *(("settle", "_segment", when, "before") for when in (1, 3)),
             ("settle", "_settle", 1, "before"),
             ("settle", "_settle", 1, "after"),
@@ -408,7 +411,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_doubled(
         assert {is_early for _, is_early in states(store)} == {False} and files(folder) == registered(store)
 
 
-@pytest.mark.parametrize("failing", ["_swap", "make_views"])
+@pytest.mark.parametrize("failing", ["_swap", pytest.param("make_views", marks=pytest.mark.long)])
 def test_a_failure_leaves_the_files_of_a_day_as_they_were(
     filled: DuckStore, tmp_path: Path, failing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,17 +62,10 @@ def test_the_list_of_gaps_names_cases() -> None:
     assert len(REASONS) <= 0.08 * len(CASES)
 
 
-#: The first case of each reason to refuse one.
-FIRST_GAPS = {names[0] for names in GAPS.values()}
-
-
 @pytest.mark.parametrize(
     "folder",
-    # The store's own engine answers all of them in test_cases.py; on this one a few are quick.
-    [
-        pytest.param(folder, id=folder.name, marks=() if n % 24 == 0 or folder.name in FIRST_GAPS else pytest.mark.long)
-        for n, folder in enumerate(CASES)
-    ],
+    # The store's own engine answers all of them in test_cases.py; to load this one takes two seconds.
+    [pytest.param(folder, id=folder.name, marks=pytest.mark.long) for folder in CASES],
 )
 def test_golden(folder: Path) -> None:
     query = (folder / "query.kql").read_text()
@@ -109,6 +102,7 @@ def test_conformance(measured: Measured) -> None:
     assert rates[1] >= TIER_1 and whole >= ALL
 
 
+@pytest.mark.long
 @given(st.text(st.characters(exclude_categories=["Cs"]), max_size=20))
 @settings(max_examples=examples(20), deadline=None)
 @example("\\N")
@@ -120,6 +114,7 @@ def test_a_text_of_the_user_reaches_clickhouse_as_a_parameter(text: str) -> None
     assert clickhouse_session.answer(one).rows == [["ß" + text]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "value", [True, False, 0, -(2**63), 2**63 - 1, 0.1, -1e300, datetime(2026, 3, 1, 12, 0, 0, 123456), ""]
 )
@@ -135,6 +130,7 @@ def test_parameters_as_text() -> None:
     assert list(stated.values()) == ["\\N", "\\\\N", "a\\tb", "1.50", "True", "2026-03-01 00:00:00"]
 
 
+@pytest.mark.long
 def test_names_of_columns_cannot_break_out() -> None:
     assert ask("""print ['a"b\\\\'] = 1, ['x\\\\" , 2 AS \\\\"y'] = 2""").rows == [[1, 2]]
 
@@ -154,6 +150,7 @@ def test_what_it_cannot_do_is_refused_by_name(query: str, kind: type[KqlError], 
         compile_script(query, Catalog({}), engine=CLICKHOUSE)
 
 
+@pytest.mark.long
 def test_positions_follow_the_sort_on_many_rows() -> None:
     """The order must survive from one step to the next if several threads work."""
     query = """range x from 1 to 300000 step 1 | extend k = x * 7919 % 300007 | sort by k asc

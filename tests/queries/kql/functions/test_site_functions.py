@@ -200,6 +200,7 @@ VALUES = (
 )
 
 
+@pytest.mark.long
 def test_a_body_of_a_group_gets_values_as_a_body_of_a_row_does(tmp_path: Path) -> None:
     install(tmp_path, "our_package", {"our_package.py": GATHERED}, {"site_kql": "our_package:FUNCTIONS"})
     wanted = {
@@ -355,6 +356,7 @@ FUNCTIONS = (
 ROWS = "datatable(N:long, X:real, D:dynamic)[3, 30.0, dynamic(null), 1, 10.0, dynamic({'a': 1}), 2, 20.0, dynamic([2])] | sort by N asc"
 
 
+@pytest.mark.long
 def test_a_function_of_rows_needs_no_bind(tmp_path: Path) -> None:
     install(tmp_path, "our_package", {"our_package.py": OF_ROWS}, {"site_kql": "our_package:FUNCTIONS"})
     asked: dict[str, list[list[Any]]] = {
