@@ -334,7 +334,7 @@ def test_every_part_of_a_heterogeneous_job_has_an_arrow() -> None:
     assert "Ended with job 7001, another part of it." in page
 
 
-@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 150])
+@pytest.mark.parametrize("every", [pytest.param(1, marks=pytest.mark.long), 60])
 def test_pictures_of_made_situations(every: int, measured: Measured) -> None:
     found, wrong = 0, []
     some = list(situations().items())[::every]
