@@ -154,7 +154,7 @@ class World:
                 self.runs_on[node].append(run)
         self._last_used: dict[str, Run] = {}
         self._earlier_on: dict[str, list[Run]] = defaultdict(list)
-        self._users_on: dict[str, list[tuple[float, float, Run]]] = {}  # by host: since, until, and whose
+        self._users_on: dict[str, list[tuple[float, float, str]]] = {}  # by host: since, until, and whose
 
     def _index_events(self) -> None:
         by_job: dict[int, list[Event]] = defaultdict(list)
@@ -229,10 +229,10 @@ class World:
         """The users known to have had runs on a host at about ``time``."""
         if (known := self._users_on.get(host)) is None:  # most hosts are asked about several times
             known = self._users_on[host] = [
-                (run.start - MARGIN_S, float("inf") if run.end is None else run.end + MARGIN_S, run)
-                for run in self._runs_on(host) if run.start is not None
+                (run.start - MARGIN_S, float("inf") if run.end is None else run.end + MARGIN_S, user)
+                for run in self._runs_on(host) if run.start is not None and (user := user_of(run))
             ]  # fmt: skip
-        return frozenset([user for since, until, run in known if since <= time <= until and (user := user_of(run))])
+        return frozenset([user for since, until, user in known if since <= time <= until])
 
     def _runs_on(self, host: str) -> Sequence[Run]:
         """Its runs, and those of before that lines of the window ask for."""

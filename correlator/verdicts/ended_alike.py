@@ -143,6 +143,8 @@ class EndedAlike:
         if deaths is None or user in (None, SOMEBODY):
             return
         found = slice(*_moment(deaths, verdict.run.end or 0.0))
+        if found.stop - found.start == 1 and deaths.each[found.start].run is verdict.run:  # nearly always
+            return
         others = np.flatnonzero(deaths.users[found] != deaths.numbers.get(user or "", -1))
         if len(others):
             which = deaths.each[found.start + others[0]].run.key
@@ -160,6 +162,8 @@ class EndedAlike:
             return []
         end = run.end or 0.0
         first, last = _moment(deaths, end)
+        if last - first < needed:  # nearly always
+            return []
         users = deaths.users[first:last]
         others = users != deaths.numbers.get(user or "", -1)
         if apart:
