@@ -64,14 +64,13 @@ class Memory:
         asked = self._clock()
         with self._lock:
             found = self._latest
-            if found is None or (
-                found[1] < asked if old is None else found[0] is old
-            ):  # nobody computed them while this waited
+            # Nobody may have computed them while this waited.
+            if found is None or (found[1] < asked if old is None else found[0] is old):
                 begun = self._clock()
-                fresh = answers(self._store, datetime.now(UTC).replace(tzinfo=None))
+                found = answers(self._store, datetime.now(UTC).replace(tzinfo=None)), begun
                 self._kept_s = max(KEPT_S, KEPT_TIMES * (self._clock() - begun))
-                self._latest = fresh, begun
-            return self._latest[0], self._clock() - self._latest[1]
+                self._latest = found
+            return found[0], self._clock() - found[1]
 
     def _renew_or_log(self) -> None:
         try:
