@@ -76,6 +76,8 @@ def test_the_unique_id_of_a_job_changes_nothing() -> None:
 def test_the_rows_are_those_of_the_installed_release(tmp_path: Path) -> None:
     """The table's rows of the installed release, made anew from its programs. Plugins that a machine lacks are left out."""
     release = re.sub(r".* (\d+\.\d+)\..*", r"\1", subprocess.check_output([INSTALLED, "-V"], text=True).strip())
+    if not any(release in releases for row in rows() for releases in row["daemons"].values()):
+        pytest.skip(f"the table has no Slurm {release}")
     found: dict[str, set[str]] = defaultdict(set)
     sbin = tmp_path / "sbin"
     sbin.mkdir()
