@@ -1,4 +1,5 @@
-"""Writes docs/edges.md, docs/endings.md and docs/kinds.md from the declarations in correlator/: ``python docs/generate.py``.
+"""Writes docs/edges.md, docs/endings.md and docs/kinds.md from the declarations in correlator/, and docs/slurm-releases.md from what
+tests read: ``python docs/generate.py``.
 
 ``--check`` only compares. ``--to DIR`` writes the pages into a folder, with what installed packages bring as well.
 """
@@ -15,6 +16,7 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 
 import endings_page  # noqa: E402 (beside this file)
+import slurm_releases_page  # noqa: E402 (beside this file)
 
 from correlator.edges.conditions.declaration import Condition  # noqa: E402 (found by the path above)
 from correlator.edges.conditions.registry import CONDITIONS, conditions  # noqa: E402
@@ -216,13 +218,16 @@ def main() -> int:
         subjects = (*registry.BUILT_IN, *installed())
         _write(folder, {"edges.md": edges_page(edge_files(), scopes(), conditions()), "kinds.md": kinds_page(subjects)})
         return 0
-    pages = {"edges.md": edges_page(), "endings.md": endings_page.page(), "kinds.md": kinds_page(registry.BUILT_IN)}
+    pages = {
+        "edges.md": edges_page(), "endings.md": endings_page.page(), "kinds.md": kinds_page(registry.BUILT_IN),
+        "slurm-releases.md": slurm_releases_page.page(),
+    }  # fmt: skip
     if "--check" not in sys.argv[1:]:
         _write(HERE, pages)
         return 0
     old = [name for name, text in pages.items() if (HERE / name).read_text(encoding="utf-8") != text]
     for name in old:
-        print(f"docs/{name} is older than correlator/: run 'python docs/generate.py'", file=sys.stderr)
+        print(f"docs/{name} is older than what it is made from: run 'python docs/generate.py'", file=sys.stderr)
     return 1 if old else 0
 
 

@@ -470,6 +470,9 @@ def check(
     write: Annotated[
         Path | None, typer.Option("--write", help="With --answers: write edges with those priors, and base rates.")
     ] = None,
+    every_test: Annotated[
+        bool, typer.Option("--every-test", help="Also the edges' tests that no file of this site can change; seconds.")
+    ] = False,
 ) -> int:
     """Validate configuration, event catalogue, causal edges and store; say what is wrong and where."""
     from faultline.checking import back_test, check_all, count_answers
@@ -482,7 +485,7 @@ def check(
         return back_test(config, data, edges or [], *span(since, until))
     if since or until:
         raise CommandError("--since and --until belong to --replay; add it")
-    return check_all(config, data, edges or [])
+    return check_all(config, data, edges or [], every_test=every_test)
 
 
 for more in (store_command, backup_command, plan):

@@ -31,9 +31,15 @@ def about(backend: Backend, name: str) -> dict[str, Any]:
     named = {reason["evidence"].removeprefix("incident ") for reason in fitness["reasons"]}
     incidents = [one for one in node["incidents"] if one.get("status") == "provisional" or one["id"] in named]
     rooted = [one for one in incidents if one["root_cause"]["host"] == node["host"]]
+    urgent = [one for one in repairs if one["urgency"] != "watch"]
+    # The repair list knows both ends of the incident's link, and whether a person gave the node back since.
+    better = {(identifier, one["device"]) for one in urgent for identifier in one["incidents"]}
     # What has "users" is for people whose jobs were hurt.
-    advice = [item for one in rooted for item in one.get("advice") or () if not item.get("users")]
-    advice += [{"text": one["action"], "command": one["command"]} for one in repairs if one["urgency"] != "watch"]
+    advice = [
+        item for one in rooted if (one["id"], one["root_cause"].get("device")) not in better
+        for item in one.get("advice") or () if not item.get("users")
+    ]  # fmt: skip
+    advice += [{"text": one["action"], "command": one["command"]} for one in urgent]
     return fitness | {
         "cluster": node["cluster"], "state": node["state"], "reason": node["reason"], "state_since": node["since"],
         "states": [
@@ -59,7 +65,10 @@ def _print(found: dict[str, Any]) -> None:
         out.print("  Nothing is known against it.")
     for reason in found["reasons"]:
         since = f", since {short_time(reason['since'])[:19]}" if reason["since"] else ""
-        _line(f"  - {reason['text']} ({reason['evidence']}{since})")
+        text = reason["text"]
+        for item in found["advice"]:  # printed below, with its command
+            text = text.removesuffix(f": {item['text']}")
+        _line(f"  - {text} ({reason['evidence']}{since})")
     if found["states"]:
         out.print("\nStates, newest first (UTC)")
     for state in found["states"][:STATES_SHOWN]:

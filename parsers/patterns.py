@@ -41,6 +41,11 @@ _COMMANDS = r"^(?:type=)?(?:EXECVE argc=|PROCTITLE )| ; PWD=.* ; COMMAND=|^\(\S+
 _SOURCE_TEXT = r"^\s*raise [A-Za-z_.]+\(|^\+{1,3} [a-z]|^\s*echo [\"']|^\s*#(?: |!/)"
 
 
+#: The head of a group that takes a job's id, and what may follow the id since Slurm 25.11: the job's unique id.
+_JOB_GROUP, _UNIQUE_ID = "(?P<job>", r"(?: SLUID=\w+)?"
+#: An escape, a set of characters, or one character of a regex.
+_TOKEN = re.compile(r"(?s)\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|.")
+
 #: Length of the beginnings by which literals are found.
 _BEGINNING = 3
 
@@ -194,6 +199,30 @@ def _examples(value: Any) -> list[Example]:
     return out
 
 
+def _end_of_group(text: str, start: int) -> int:
+    """The position after the group that begins at ``start``."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        depth += (token[0] == "(") - (token[0] == ")")
+        if not depth:
+            return token.end()
+    raise ValueError(f"a group has no end: {text[start:]!r}")
+
+
+def _with_unique_id(text: str) -> str:
+    """The regex of a message with ``JobId=``, which also matches where Slurm adds the job's unique id. Any such message may
+    have it (``%pI`` in its formats), so it is in no regex of the catalogue."""
+    if "JobId=" not in text:
+        return text
+    done, position = "", 0
+    while (start := text.find(_JOB_GROUP, position)) >= 0:
+        end = _end_of_group(text, start)
+        optional = text[end : end + 1] == "?"
+        done += text[position:end] + ("?" if optional else "") + _UNIQUE_ID
+        position = end + optional
+    return done + text[position:]
+
+
 def _compile(texts: list[str]) -> tuple[re.Pattern[str], ...]:
     return tuple(re.compile(text, re.IGNORECASE) for text in texts)
 
@@ -225,6 +254,8 @@ def _entry(table: dict[str, Any], file: str) -> Pattern:
     if Path(file).parent == BUILT_IN and (not sources or "job_stdout" in sources):
         unless = f"{unless}|{_SOURCE_TEXT}" if unless else _SOURCE_TEXT
     after = "|".join(f"(?:{text})" for text in _texts(table.get("after")))
+    if Path(file).parent == BUILT_IN and any(source in GROUPS["slurm"] for source in sources):
+        regexes = [_with_unique_id(text) for text in regexes]
     examples = _examples(table.get("example"))
     if not examples:
         raise ValueError("no example")

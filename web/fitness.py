@@ -59,16 +59,18 @@ class Memory:
             return self.known() or self.renew()
         return self.renew()
 
-    def renew(self) -> tuple[Answers, float]:
-        """Computes the answers, or waits for the thread that does."""
+    def renew(self, old: Answers | None = None) -> tuple[Answers, float]:
+        """Computes the answers, or waits for the thread that does. ``old``: any others will do."""
         asked = self._clock()
         with self._lock:
-            if self._latest is None or self._latest[1] < asked:  # nobody computed them while this waited
+            found = self._latest
+            # Nobody may have computed them while this waited.
+            if found is None or (found[1] < asked if old is None else found[0] is old):
                 begun = self._clock()
-                found = answers(self._store, datetime.now(UTC).replace(tzinfo=None))
+                found = answers(self._store, datetime.now(UTC).replace(tzinfo=None)), begun
                 self._kept_s = max(KEPT_S, KEPT_TIMES * (self._clock() - begun))
-                self._latest = found, begun
-            return self._latest[0], self._clock() - self._latest[1]
+                self._latest = found
+            return found[0], self._clock() - found[1]
 
     def _renew_or_log(self) -> None:
         try:
@@ -77,8 +79,11 @@ class Memory:
             log.warning("the fitness of nodes was not computed", error=f"{type(error).__name__}: {error}")
 
     def of(self, node: str) -> tuple[NodeFitness, float] | None:
-        """The answer about the node with this name in the whole store, and its age in seconds; None if there is none."""
+        """The answer about the node with this name in the whole store, and its age in seconds; None if there is none. A node that is
+        not among answers that are due anew waits for the next."""
         found, age = self.latest()
+        if node not in found.nodes and age >= self._kept_s:  # it may be newer than they are
+            found, age = self.renew(found)
         one = found.nodes.get(node)
         return None if one is None else (one, age)
 

@@ -247,9 +247,9 @@ def _by(drain: Mapping[str, Any]) -> str:
     if drain["owner"]:
         return "people" if drain["owner"] == "admin" else str(drain["owner"])
     actor = str(drain["actor"] or "")
-    if actor == "slurmctld" or actor.partition("(")[0] == "slurm":
+    if actor == out_of_service.BY_ITSELF or actor.partition("(")[0] == "slurm":
         return "slurm"
-    return "unknown" if actor in ("", "update_node") or actor.startswith("uid ") else "people"
+    return "unknown" if actor in ("", out_of_service.UNNAMED) or actor.startswith("uid ") else "people"
 
 
 __all__ = ["HORIZON", "Advice", "Held", "Shadow", "shadow"]

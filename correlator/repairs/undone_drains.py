@@ -15,9 +15,7 @@ from typing import Any
 
 from correlator.repairs.model import Repair
 from correlator.repairs.remedies import is_drain
-
-#: Who ended a period, in the ledger (store/duckdb/drains.py): slurmctld by itself, and an update whose sender its log does not name.
-_BY_ITSELF, _UNNAMED = "slurmctld", "update_node"
+from store.questions.out_of_service import BY_ITSELF, UNNAMED
 
 
 @dataclass(frozen=True)
@@ -46,9 +44,9 @@ def undone_drains(ledger: Iterable[Mapping[str, Any]]) -> UndoneDrains:
         if goes_on and found[_place(row)] and found[_place(row)][-1].at == row["begin"]:
             found[_place(row)].pop()
         drained = row["state"] == "drained" or bool(goes_on and drained)
-        if drained and row["end"] is not None and row["undone_by"] != _BY_ITSELF:
+        if drained and row["end"] is not None and row["undone_by"] != BY_ITSELF:
             by = str(row["undone_by"] or "")
-            found[_place(row)].append(Undone(row["end"], "" if by == _UNNAMED else by.partition("(")[0]))
+            found[_place(row)].append(Undone(row["end"], "" if by == UNNAMED else by.partition("(")[0]))
         former = row
     return found
 

@@ -19,7 +19,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from correlator.edges.load import COUNTS, Entry, Problem, entries, rules
+from correlator.edges.load import COUNTS, HERE, Entry, Problem, entries, rules
 from correlator.edges.window_values import derived_values
 from correlator.facts.jobs.kinds import COMM_ERROR
 from correlator.model.attributes import TIMEOUT
@@ -44,17 +44,27 @@ _LINK_KEYS = ("host", "device", "switch", "port", "plane")
 _LINE = re.compile(r"(?P<at>\S+) (?P<place>\S+) (?P<source>[A-Za-z][\w.-]*)(?:\[(?P<pid>\d+)\])?: (?P<text>.*\S.*)")
 
 
-def check(extra: Sequence[Path] = (), catalogue: Catalogue | None = None) -> tuple[int, list[Problem]]:
-    """Runs the tests of all edges in force. Returns how many there are, and what is invalid or fails.
+def check(
+    extra: Sequence[Path] = (), catalogue: Catalogue | None = None, *, as_released: bool = False
+) -> tuple[int, int, list[Problem]]:
+    """Runs the tests of all edges in force. Returns how many ran, how many did not, and what is invalid or fails.
 
-    ``catalogue``: the site's event patterns, for its lines.
+    ``catalogue``: the site's event patterns, for its lines. ``as_released``: patterns and facts are those of the release; then
+    the tests with lines of its own edges are not run. Each of them tries one edge alone, so a site's edges change none of them.
     """
     edges = {edge.id: edge for edge in rules(extra)[0].edges}
-    cases, wrong = gather(entries(extra), edges)
+    tables = entries(extra)
+    every, wrong = gather(tables, edges)
+    released = {name for name, entry in tables.items() if as_released and entry.path.parent == HERE}
+    cases = [case for case in every if case.lag is not None or case.edge.id not in released]
     failed = [
         (c.edge.id, c.number, Problem(c.file, c.edge.id, f"{c}: {why}")) for c, why in outcomes(cases, catalogue) if why
     ]
-    return len(cases), [problem for _, _, problem in sorted([*wrong, *failed], key=lambda entry: entry[:2])]
+    return (
+        len(cases),
+        len(every) - len(cases),
+        [problem for _, _, problem in sorted([*wrong, *failed], key=lambda entry: entry[:2])],
+    )
 
 
 def outcomes(cases: Iterable[Case], catalogue: Catalogue | None = None) -> Iterator[tuple[Case, str]]:

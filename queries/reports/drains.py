@@ -126,7 +126,7 @@ def ledger(reader: Reader) -> Section:
     repeated = reader.rows(out_of_service.repeated(reader.period))
     return Section(
         "ledger", "Drain ledger", "Every period out of service that ended in this period, or lasts: then it counts up to the cluster's newest "
-        "record. Who set it is taken from accounting and scontrol; slurmctld's log names nobody (update_node: an update by somebody) unless it logs requests (DebugFlags=AuditRPCs).",
+        "record. Who set it is taken from accounting and scontrol; slurmctld's log names nobody unless it logs requests (DebugFlags=AuditRPCs since 23.11, SlurmctldDebug=debug2 in every release).",
         figures=(
             Figure("periods", len(rows)), Figure("nodes", len({(r["cluster"], r["host"]) for r in rows})),
             Figure("out of service now", len({(r["cluster"], r["host"]) for r in rows if r["end"] is None})),

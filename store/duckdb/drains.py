@@ -9,9 +9,10 @@ first observation out of service and ends with the first one in service. Another
 another period, so those of one node never overlap.
 
 Who did it is taken from who can know it: accounting and ``scontrol`` name the user that set the reason. slurmctld's
-lines about nodes name nobody. ``slurmctld`` is then what slurmctld decided itself, and ``update_node`` an update whose sender its
+lines about nodes name nobody. ``slurmctld`` is then what slurmctld decided itself, and ``not logged by Slurm`` an update whose sender its
 log does not name: a person's, a health check's, or slurmd's report that a job cannot be killed. With ``DebugFlags=AuditRPCs`` (since 23.11)
-it logs who asks for an update just before, and such an update is ``uid N``, if nobody else asked for one that was allowed within seconds. What a
+or ``SlurmctldDebug=debug2`` it logs who asks for an update just before, and such an update is ``uid N``, if nobody else asked for one that
+was allowed within seconds. What a
 reason says of its author (``[root@...]``) counts for nothing, since whoever writes the reason can write that as well.
 """
 
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 from parsers.node_states import POWER_FLAGS, pattern_of
 from parsers.reasons import OWNERS
+from store.questions.out_of_service import BY_ITSELF, UNNAMED
 
 #: slurmctld logs the reason of a node's state change in a separate line, just before the one with the change.
 REASON_WITHIN = "INTERVAL 2 SECOND"
@@ -46,10 +48,10 @@ _OWNER = " ".join(
 ASKED_WITHIN = "INTERVAL 5 SECOND"
 
 #: slurmctld's lines by node. ``bad`` is null for a return to service; a reason alone says nothing about the state.
-_LOGGED = """
+_LOGGED = f"""
   SELECT time, cluster, event, message, event_id, TRY_CAST(json_extract_string(entities, '$.uid') AS BIGINT) AS uid, upper(json_extract_string(entities, '$.state')) AS state,
          nullif(trim(json_extract_string(entities, '$.reason')), '') AS reason,
-         CASE WHEN contains(message, 'update_node:') THEN 'update_node' ELSE 'slurmctld' END AS actor,
+         CASE WHEN contains(message, 'update_node:') THEN '{UNNAMED}' ELSE '{BY_ITSELF}' END AS actor,
          unnest(CASE json_type(entities, '$.nodes') WHEN 'ARRAY' THEN CAST(json_extract(entities, '$.nodes') AS VARCHAR[])
                 ELSE [json_extract_string(entities, '$.nodes')] END) AS host
   FROM model.events WHERE layer = 'slurmctld' AND event IN ('slurm.node_down', 'slurm.node_drain', 'slurm.node_up',
@@ -59,7 +61,7 @@ _LOGGED = """
 #: By line, who asked slurmctld for that update: the only user whose request was not refused and came just before it.
 _ASKED = f"""
   SELECT l.event_id, CASE WHEN count(DISTINCT r.uid) = 1 THEN 'uid ' || min(r.uid) END AS actor
-  FROM logged l JOIN logged r ON l.actor = 'update_node' AND r.event = 'slurm.node_request' AND r.uid IS NOT NULL
+  FROM logged l JOIN logged r ON l.actor = '{UNNAMED}' AND r.event = 'slurm.node_request' AND r.uid IS NOT NULL
     AND l.cluster IS NOT DISTINCT FROM r.cluster AND l.time BETWEEN r.time AND r.time + {ASKED_WITHIN}
   WHERE NOT EXISTS (SELECT 1 FROM logged f WHERE f.event = 'slurm.node_request_refused' AND f.uid = r.uid
                     AND f.cluster IS NOT DISTINCT FROM r.cluster AND f.time BETWEEN r.time AND r.time + {ASKED_WITHIN})

@@ -14,6 +14,8 @@ from store.questions.ended import Period
 from store.tables import DRAINS
 
 D = DRAINS.c
+#: Who set or ended a period, where no user is known: slurmctld by itself, and an update whose sender its log does not name.
+BY_ITSELF, UNNAMED = "slurmctld", "not logged by Slurm"
 
 
 def _in(period: Period) -> sa.ColumnElement[bool]:

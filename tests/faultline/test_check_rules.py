@@ -393,7 +393,7 @@ def _installed(group: str) -> EntryPoints:
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Site]:
-    monkeypatch.setattr(checking, "_edges", lambda paths, catalogue: [])  # test_edge_tests runs them
+    monkeypatch.setattr(checking, "_edges", lambda paths, catalogue, every_test: [])  # test_edge_tests runs them
     monkeypatch.setattr(Catalogue, "check", lambda catalogue: [])  # test_house runs it
     monkeypatch.setattr(checking, "_dashboards", lambda settings: [])  # test_check_dashboards runs it
     monkeypatch.setattr(extensions, "entry_points", _installed)

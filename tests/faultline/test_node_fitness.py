@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from correlator.fitness.model import Answers, Fitness, NodeFitness, Reason
 from faultline.fitness_metrics import MOST_NAMED, FitnessMetrics
+from faultline.node import about, show
 from faultline.remote import Service
 from store import open_store
 from tests.faultline.command import faultline
@@ -178,6 +179,67 @@ def test_answers_are_kept_for_a_while_and_say_how_old_they_are(data: Path) -> No
         moment[0] += STALE_S
         third, age = memory.latest()
         assert third is not second and age == 0.0
+
+
+def test_a_node_that_is_newer_than_the_answers_is_in_the_next_ones(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It does not wait for whoever asks next: a new node's agent asks every two minutes only."""
+    moment, known = [100.0], [{"gpu01"}]
+    monkeypatch.setattr(
+        "web.fitness.answers",
+        lambda _, now: Answers(now, {name: NodeFitness(name, name, "c") for name in sorted(known[0])}),
+    )
+    with open_store(data, read_only=True) as store:
+        memory = Memory(store, clock=lambda: moment[0])
+        assert memory.of("gpu01") is not None
+        known[0] = {"gpu01", "gpu02"}
+        moment[0] += KEPT_S - 1
+        assert memory.of("gpu02") is None  # names that nobody knows must not make it compute
+        moment[0] += 1
+        assert memory.of("gpu02") is not None
+
+
+class Told:
+    """A backend that answers what a test says."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.node = lambda name: answers
+
+
+def test_the_command_gives_each_advice_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """The repair list says what to do about a link that an incident is about as well, with both of its ends."""
+    action = "Check cable, module and switch port of gpu01 ib0 and leaf01 7 in the next window."
+    reasons = [
+        {"text": f"ib0 comes and goes, 3 times: {action}", "evidence": "the repair list, gpu01 ib0", "since": None},
+        {"text": "an open incident has its cause here", "evidence": "incident I-1", "since": None},
+    ]
+    incidents = [
+        {"id": name, "status": "provisional", "severity": "impact", "title": name, "start": "2026-11-21T14:00:00Z",
+         "root_cause": {"host": "gpu01", "device": device}, "advice": [{"text": f"Check cable of {device}.", "command": None}]}
+        for name, device in (("I-1", "ib0"), ("I-2", "ib1"))
+    ]  # fmt: skip
+    node = {
+        "host": "gpu01",
+        "cluster": "c",
+        "state": "IDLE",
+        "reason": "",
+        "since": None,
+        "states": [],
+        "incidents": incidents,
+    }
+    repairs = [
+        {"device": "ib0", "urgency": "soon", "incidents": ["I-1"], "action": action, "command": "ethtool -m ib0"}
+    ]
+    backend: Any = Told(
+        {"node": "gpu01", "fitness": "doubtful", "reasons": reasons, "age_s": 1.0, "by": "store"}, node, repairs
+    )
+    assert [one["text"] for one in about(backend, "gpu01")["advice"]] == ["Check cable of ib1.", action]
+    show(backend, "gpu01", "text")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert (
+        printed.count(action) == 1
+        and "Check cable of ib0" not in printed
+        and "ib0 comes and goes, 3 times (" in printed
+    )
 
 
 def test_a_scrape_waits_for_no_answer(data: Path) -> None:

@@ -33,14 +33,14 @@ SCRATCH, TEAM, RMA = (
 )
 #: What the lines and tables of ``drains_store`` say, written down before the query was asked.
 TRUE = [
-    ["gx01", "drained", "update_node", "nhc", SCRATCH, "08:00:00.100", "08:10:00.000", "", 599.9, 1],
-    ["gx01", "drained", "update_node", "admin", TEAM, "08:10:00.000", "08:30:00.000", "update_node", 1200.0, 1],
+    ["gx01", "drained", "not logged by Slurm", "nhc", SCRATCH, "08:00:00.100", "08:10:00.000", "", 599.9, 1],
+    ["gx01", "drained", "not logged by Slurm", "admin", TEAM, "08:10:00.000", "08:30:00.000", "not logged by Slurm", 1200.0, 1],
     ["gx02", "down", "slurm(64030)", "slurm", "Not responding", "09:00:00.000", "09:05:00.000", "", 300.0, 1],
     ["gx02", "drained", "dora(1207)", "admin", "bad cable", "09:05:00.000", "09:25:00.000", "slurmctld", 1200.0, 1],
     ["gx03", "drained", "root", "admin", "Xid 79", "10:00:00.000", "", "", 21600.4, 1],
-    ["gx04", "down", "update_node", "admin", RMA, "11:00:00.000", "11:10:00.000", "update_node", 600.0, 1],
-    ["gx05", "drained", "slurmctld", "", "", "12:00:00.000", "12:20:00.000", "update_node", 1200.0, 1],
-    ["gx05", "failed", "update_node", "", "", "13:00:00.000", "13:00:30.000", "update_node", 30.0, 2],
+    ["gx04", "down", "not logged by Slurm", "admin", RMA, "11:00:00.000", "11:10:00.000", "not logged by Slurm", 600.0, 1],
+    ["gx05", "drained", "slurmctld", "", "", "12:00:00.000", "12:20:00.000", "not logged by Slurm", 1200.0, 1],
+    ["gx05", "failed", "not logged by Slurm", "", "", "13:00:00.000", "13:00:30.000", "not logged by Slurm", 30.0, 2],
 ]  # fmt: skip
 
 
@@ -137,8 +137,11 @@ LEDGER = "Drains | sort by Begin asc | project Actor, Reason, Begin = format_dat
 def test_a_node_that_is_drained_again_at_once_was_resumed_by_somebody(tmp_path: Path) -> None:
     with drains_store.build(tmp_path, TWICE) as store:
         first, second = drains_store.answer(store, LEDGER)
-    assert first[:3] + first[4:] == ["slurm(64030)", "Prolog error", "45.000", "update_node"] and first[3][:2] == "50"
-    assert second == ["root(0)", "bad cable", "52.000", "57.000", "update_node"]
+    assert (
+        first[:3] + first[4:] == ["slurm(64030)", "Prolog error", "45.000", "not logged by Slurm"]
+        and first[3][:2] == "50"
+    )
+    assert second == ["root(0)", "bad cable", "52.000", "57.000", "not logged by Slurm"]
 
 
 ASKED = {
@@ -150,17 +153,21 @@ ASKED = {
     "two who asked": (
         "10.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=1207 client=[10.0.0.5:56918] protocol=10240",
         "06.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=0 client=[10.0.0.5:56918] protocol=10240",
-        "update_node", "update_node",
+        "not logged by Slurm", "not logged by Slurm",
     ),
     "another request, and one of long ago": (
         "10.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_JOB uid=1207 client=[10.0.0.5:56918] protocol=10240",
         "14.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=0 client=[10.0.0.5:56918] protocol=10240",
-        "update_node", "update_node",
+        "not logged by Slurm", "not logged by Slurm",
     ),
     "a user whom slurmctld refused": (
         "10.000] AUDIT_RPCS: msg_type=REQUEST_UPDATE_NODE uid=20001 client=[10.0.0.5:56918] protocol=10240",
         "10.001] error: Security violation, UPDATE_NODE RPC from uid=20001",
-        "update_node", "update_node",
+        "not logged by Slurm", "not logged by Slurm",
+    ),
+    "asked, in any release with SlurmctldDebug=debug2": (
+        "10.000] debug2: Processing RPC: REQUEST_UPDATE_NODE from UID=1207", "20.000] debug2: Processing RPC: REQUEST_UPDATE_NODE from UID=0",
+        "uid 1207", "uid 0",
     ),
 }  # fmt: skip
 
@@ -193,7 +200,7 @@ def test_a_uid_that_is_no_number_ends_no_ledger(uid: str, tmp_path: Path) -> Non
                 "UPDATE model.events SET entities = json_merge_patch(entities, json_object('uid', ?))", [uid]
             )
         (found,) = drains_store.answer(store, LEDGER)
-    assert found[:2] == ["update_node", "bad cable"]
+    assert found[:2] == ["not logged by Slurm", "bad cable"]
 
 
 def seen(store: DuckStore, *rows: dict[str, Any]) -> list[tuple[Any, ...]]:

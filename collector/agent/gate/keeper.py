@@ -40,8 +40,11 @@ from collector.agent.source import Context
 #: Modes of ``gate`` in the agent's configuration.
 OFF, LOG, DRAIN = "off", "log", "drain"
 MODES = (OFF, LOG, DRAIN)
-#: Seconds between two questions to the service; the first comes at a random moment within as many.
+#: Seconds between two questions to the service.
 ASK_EVERY_S = 120.0
+#: The first question comes at a random moment within so many seconds. So do the next ones, up to ``EAGER``, until the node is fit: a
+#: service knows a new node from its first lines and states, and only as of when it last concluded.
+SOON_S, EAGER = 30.0, 5
 #: Seconds between two looks at the node, and of the file's life without a new one.
 LOOK_EVERY_S, GOOD_S = 15.0, 600.0
 #: Seconds that the service's answer counts without a newer one.
@@ -82,7 +85,7 @@ class Keeper:
     _key: bytes = b""
     _ask_at: float = 0.0
     _started: float = 0.0
-    _asked: bool = False
+    _questions: int = 0
     _reported: tuple[str, bool] | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +104,7 @@ class Keeper:
 
     def open(self) -> None:
         self._started = self.context.uptime()
-        self._ask_at = self._started + ASK_EVERY_S * self.chance()
+        self._ask_at = self._started + SOON_S * self.chance()
         self.seen.open()
 
     def turn(self) -> None:
@@ -111,6 +114,8 @@ class Keeper:
         if now >= self._ask_at:
             self._ask_at = now + ASK_EVERY_S * (0.75 + 0.5 * self.chance())
             self._ask(any(sight.verdict == UNFIT for sight in sights))
+            if self._questions < EAGER and (self.latest is None or self.latest.verdict != FIT):
+                self._ask_at = now + SOON_S * (0.75 + 0.5 * self.chance())
         self.answer = self.joined(sights)
         self._write(self.answer)
         self._report(self.answer)
@@ -121,7 +126,7 @@ class Keeper:
             **({"drain": "yes"} if self.mode == DRAIN else {}),
             **({"unfit": "yes"} if unfit else {}),
         }
-        self._asked = True
+        self._questions += 1
         path = f"/api/v1/gate/{quote(self.context.host, safe='')}"
         response = self.ask(path + (f"?{urlencode(wanted)}" if wanted else ""))
         if response.code != 200:
@@ -146,8 +151,8 @@ class Keeper:
             since = self._started if latest is None else latest.at
             what = "given no answer" if self.trouble.startswith("HTTP ") else "not been reached"
             doubt = f"the service has {what} for {_lasting(now - since)}"
-            if not self._asked:
-                doubt = f"the service has not been asked yet; it is within {ASK_EVERY_S:g} s of the agent's start"
+            if not self._questions:
+                doubt = f"the service has not been asked yet; it is within {SOON_S:g} s of the agent's start"
             found.append((DOUBTFUL, f"{doubt}: {self.trouble}" if self.trouble else doubt))
         verdict = max((verdict for verdict, _ in found), key=VERDICTS.index, default=FIT)
         found.sort(key=lambda one: -VERDICTS.index(one[0]))  # the gravest first: it is why a job is refused

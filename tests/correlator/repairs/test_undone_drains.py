@@ -114,7 +114,7 @@ def test_only_lines_that_no_user_can_write_are_new_evidence(later: list[dict[str
 @pytest.mark.parametrize(
     ("rows", "expected"),
     [
-        ([("drained", 0, 10, "update_node")], "resumed by somebody at 2026-03-01 00:10 UTC"),
+        ([("drained", 0, 10, "not logged by Slurm")], "resumed by somebody at 2026-03-01 00:10 UTC"),
         ([("drained", 0, 10, "alice(1001)")], "resumed by alice at 2026-03-01 00:10 UTC"),
         ([("drained", 0, 10, None)], "resumed by somebody at 2026-03-01 00:10 UTC"),
         ([("drained", 0, 10, "slurmctld")], ""),

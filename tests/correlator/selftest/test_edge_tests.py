@@ -50,8 +50,55 @@ def test_the_lags_and_the_first_situation_of_each_built_in_edge_are_as_expected(
 
 @pytest.mark.long
 def test_all_tests_of_the_built_in_edges_pass() -> None:
-    count, problems = cases.check()
-    assert problems == [] and count == sum(map(len, built_in().values()))
+    count, left, problems = cases.check()
+    assert problems == [] and (count, left) == (sum(map(len, built_in().values())), 0)
+
+
+SITES_PATTERN = """[[pattern]]
+id = "site-fan"
+event = "site.fan"
+literal = ["fan wall"]
+regex = 'fan wall (?P<device>\\w+) stopped'
+example = "fan wall f3 stopped"
+"""
+SITES_EDGE = """[[edge]]
+id = "SITE-1"
+cause = ["node.reboot"]
+effect = ["link.outage"]
+scope = "same node"
+window = "[0s, 10s]"
+prior = 0.5
+text = "a boot takes links with it"
+tests = [
+  { lag = "5s", holds = true },
+  { lines = ["0s gpu07 kernel: mlx5_core 0000:3b:00.0 ib0: Link down"], holds = false },
+]
+"""
+
+
+@pytest.mark.parametrize(("files", "tried"), [((), 0), (("patterns",), None), (("edges",), 1)])
+def test_check_runs_every_test_that_a_site_can_change(
+    files: tuple[str, ...], tried: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pattern may take any edge's lines; an edge of its own changes no other edge's tests. ``tried``: tests with lines."""
+    (tmp_path / "patterns.toml").write_text(SITES_PATTERN)
+    (tmp_path / "edges.toml").write_text(SITES_EDGE)
+    config = tmp_path / "faultline.toml"
+    config.write_text("".join(f'{name} = ["{tmp_path / name}.toml"]\n' for name in files))
+    ran: list[Case] = []
+
+    def keep(some: list[Case], _: Catalogue) -> list[tuple[Case, str]]:
+        ran.extend(some)
+        return [(case, "") for case in some]
+
+    monkeypatch.setattr(situations, "outcomes_of_lines", keep)
+    lines = sum(not of_lag(case) for found in built_in().values() for case in found)
+    printed = CliRunner().invoke(app, ["check", "--config", str(config)]).output
+    assert len(ran) == (lines if tried is None else tried)
+    assert (f"{lines} tests of the release were not run" in printed) == (tried is not None)
+    ran.clear()
+    printed = CliRunner().invoke(app, ["check", "--config", str(config), "--every-test"]).output
+    assert len(ran) == lines + (tried or 0) and "were not run" not in printed
 
 
 @pytest.mark.parametrize("edge", EDGES, ids=lambda edge: edge.id)
@@ -210,7 +257,9 @@ def test_check_runs_the_tests_of_edge_files_and_fails_with_them(
     monkeypatch.setattr(situations, "outcomes_of_lines", lambda *_: iter(()))  # they are run above
     right = site(tmp_path / "right.toml", '[{ lag = "250s", holds = true }]')
     wrong = site(tmp_path / "wrong.toml", '[{ lag = "250s", holds = false }]', id="SITE2")
-    run = CliRunner().invoke(app, ["check", "--edges", str(right), "--edges", str(wrong)], standalone_mode=False)
+    run = CliRunner().invoke(
+        app, ["check", "--every-test", "--edges", str(right), "--edges", str(wrong)], standalone_mode=False
+    )
     assert run.exception is None and run.return_value == 1
     count = sum(map(len, built_in().values()))
     assert f"{len(EDGES) + 2} causal edges, 0 wrong; {count + 2} tests, 1 failed" in run.stdout

@@ -16,7 +16,7 @@ from collector.agent.agent import Agent
 from collector.agent.config import validate
 from collector.agent.failure import AgentError
 from collector.agent.gate.answer_file import ANSWER, KEY, Word, word
-from collector.agent.gate.keeper import ASK_EVERY_S, DRAIN, EXPIRES_S, GOOD_S, GRANT_S, LOG, Keeper
+from collector.agent.gate.keeper import ASK_EVERY_S, DRAIN, EAGER, EXPIRES_S, GOOD_S, GRANT_S, LOG, SOON_S, Keeper
 from collector.agent.gate.seen import CONFIRM_S, RESET_XIDS, Seen
 from collector.agent.sender import Answer as Response
 from collector.agent.source import metrics_reading
@@ -81,12 +81,12 @@ def test_the_answer_of_the_service_is_what_a_prolog_reads(site: Site) -> None:
 
 
 def test_before_the_first_question_the_answer_says_so(tmp_path: Path) -> None:
-    """It comes within two minutes of the start, so that agents that were started together do not ask together."""
+    """It comes within half a minute of the start, so that agents that were started together do not ask together."""
     site = Site(tmp_path)
     site.keeper._ask_at = site.host.context.uptime() + 60
     found = site.after(0)
     assert found.verdict == "doubtful" and found.lines[1] == (
-        "  - the service has not been asked yet; it is within 120 s of the agent's start"
+        "  - the service has not been asked yet; it is within 30 s of the agent's start"
     )
     assert site.after(ASK_EVERY_S).verdict == "fit"
 
@@ -95,7 +95,19 @@ def test_it_asks_slowly_whatever_the_answer(site: Site) -> None:
     site.response = NOBODY
     for _ in range(40):
         site.after(15)
-    assert 4 <= len(site.asked) <= 40 * 15 / (0.75 * ASK_EVERY_S) + 1
+    assert 4 <= len(site.asked) <= 40 * 15 / (0.75 * ASK_EVERY_S) + EAGER
+
+
+def test_a_new_node_is_asked_about_soon_until_it_is_fit(site: Site) -> None:
+    """The service knows it from its first lines and states: until then it is doubtful, and no longer."""
+    site.response = Response(404, "no line and no Slurm record names a node gpu01")
+    assert site.after(SOON_S).verdict == "doubtful"
+    site.response = told("doubtful", "nothing is concluded about it yet")
+    assert site.after(SOON_S).verdict == "doubtful" and len(site.asked) == 2
+    site.response = told()
+    assert site.after(SOON_S).verdict == "fit" and len(site.asked) == 3
+    site.after(SOON_S)
+    assert len(site.asked) == 3  # it is in no hurry any more
 
 
 def test_a_granted_refusal_ends_minutes_after_the_last_word_of_the_service(site: Site) -> None:
