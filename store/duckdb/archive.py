@@ -123,17 +123,16 @@ def close_day(
 
 def _seconds(store: OpenStore, day: date, clock: str, which: str) -> list[tuple[int, int]]:
     found = store.rows(
-        f"""SELECT CAST(epoch(date_trunc('second', {clock})) AS BIGINT) AS second, count(*) AS n {_settled(store, which)}
+        f"""SELECT CAST(epoch(date_trunc('second', {clock})) AS BIGINT) AS second, count(*) AS n {_settled(store.cursor(), which)}
         AND {condition(clock)} GROUP BY ALL ORDER BY ALL""",
         [day, day + timedelta(days=1)],
     )
     return [(row["second"], row["n"]) for row in found]
 
 
-def _settled(store: OpenStore, which: str) -> str:
+def _settled(cursor: duckdb.DuckDBPyConnection, which: str) -> str:
     """The current lines ``which``, as FROM and WHERE, without the unfinished last line of a file, which is replaced once
-    the file is longer."""
-    cursor = store.cursor()
+    the file is longer. It names them by number: a checkpoint after the caller's transaction may number them anew."""
     ((last, open_files),) = cursor.execute("""SELECT (SELECT coalesce(max(rowid), -1) FROM raw.logs),
         (SELECT count(*) FROM raw.files WHERE tail IS NOT NULL)""").fetchall()
     found = f"FROM raw.logs WHERE rowid <= {int(last)} AND {which}"
@@ -147,13 +146,13 @@ def _move(
     store: OpenStore, day: date, found: Sequence[Slice], which: str, is_early: bool, is_wanted: Callable[[], bool]
 ) -> Written:
     """Writes one file and deletes its lines from DuckDB."""
-    lines = _settled(store, which)
     spans = {
         clock: [min(s.start for s in found if s.clock == clock), max(s.end for s in found if s.clock == clock)]
         for clock in dict.fromkeys(piece.clock for piece in found)
     }
     name = f"{day.isoformat()}/{uuid.uuid4().hex}.parquet"
     with store.transaction() as connection:
+        lines = _settled(connection, which)
         before = _fingerprint(connection, lines, spans)
         begin_file(connection, name, day, is_early=is_early)
         lowest = lowest_block(connection)

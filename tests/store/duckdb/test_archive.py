@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from itertools import pairwise
@@ -270,6 +271,35 @@ def test_the_unfinished_last_line_of_a_file_stays_and_is_replaced(tmp_path: Path
         store.add({"logs": lines(100, cluster="mini").tail(1)}, [changed])
         assert [r["line"] for r in content(store)] == list(range(1, 101))
         assert archive.close_days(store, TODAY, least=1).lines == 1
+
+
+@pytest.mark.long
+def test_the_unfinished_line_stays_though_a_checkpoint_numbers_rows_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines are named by number. A checkpoint of another thread numbers them anew where many before them are gone: it
+    comes before the transaction that names them, or after it."""
+    entry = FileEntry("/var/log/syslog", "mini", None, "lines", "syslog", "by name", 10, "ab", 99, 1, 0, (), tail="cd")
+    named, calls = archive._settled, iter(range(9))
+    with open_store(tmp_path) as store, ThreadPoolExecutor(1) as another:
+        store.add({"logs": lines(100, cluster="gone")})
+        with store.transaction() as connection:  # more than a row group: a checkpoint drops whole groups
+            connection.execute("INSERT INTO raw.logs BY NAME SELECT l.* FROM raw.logs l, range(3000)")
+        store.add({"logs": lines(100, cluster="mini")}, [entry])
+        store.checkpoint()
+        with store.transaction() as connection:
+            connection.execute("DELETE FROM raw.logs WHERE cluster = 'gone'")
+        store.add({"logs": lines(10, cluster="more")})
+
+        def numbered_anew(*args: Any) -> str:
+            found = named(*args)
+            if next(calls) == len(archive.CLOCKS):  # the file begins
+                wait([another.submit(store.checkpoint)], 1.0)  # it waits for us, or is done at once
+            return found
+
+        monkeypatch.setattr(archive, "_settled", numbered_anew)
+        archive.close_days(store, TODAY, least=1)
+        assert store.rows("SELECT line FROM raw.logs") == [{"line": 100}]
 
 
 def test_lines_that_change_while_they_are_written_are_written_anew(
