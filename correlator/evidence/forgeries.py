@@ -24,7 +24,7 @@ from correlator.gather.kernel_lines import DENIED, OF_USER, REFUTED
 from correlator.gather.outlived import OUTLIVED
 from correlator.gather.presence import MARGIN_S, user_there_between
 from correlator.gather.standing import OUTPUT, Controllers
-from correlator.gather.uncounted import OPEN
+from correlator.gather.uncounted import OPEN, OPEN_DEVICE
 from correlator.model.false_lines import (
     AS_CONTROLLER,
     CONTROLLERS_FILE,
@@ -238,7 +238,10 @@ def _true(world: World, sent: Iterable[Event]) -> Mapping[tuple[str | None, str,
     wanted = {(e.host, e.kind, e.device) for e in sent}
     found: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
     open_ones = (
-        e for host in {e.host for e in sent} for e, why in world.not_counted.get(host or "", ()) if why == OPEN
+        e
+        for host in {e.host for e in sent}
+        for e, why in world.not_counted.get(host or "", ())
+        if why in (OPEN, OPEN_DEVICE)
     )
     for event in chain(world.admitted, open_ones):
         if (key := (event.host, event.kind, event.device)) in wanted:

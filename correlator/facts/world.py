@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any
 
 from correlator.clocks.clocks import ENDS_S, NOTICEABLE_S, AccountingTime, Offset, arrived_early, clock_ahead
-from correlator.gather import kernel_copies, kernel_lines, shared_lines, uncounted
+from correlator.gather import kernel_copies, kernel_lines, own_devices, shared_lines, uncounted
 from correlator.gather.collected import Collected
 from correlator.gather.confirmed import Confirmed, is_of_interest
 from correlator.gather.gpu_counts import CountedBefore, counted_by_settings, gpus_of_nodes, nodes_with_slices
@@ -116,6 +116,7 @@ class World:
         #: For events that others than their program can have written, by id: what speaks against them.
         self.doubted, words = kernel_copies.standing(of_kernel, self.kernel_clocks, self.line_copies, relays)
         self.doubted |= shared_lines.standing(self.admitted, self.by_kind, relays)
+        self.doubted = own_devices.standing(of_kernel) | self.doubted
         #: Events that do not count, by the host that they name, and why, without those that the kernel's other lines refute; and
         #: those that are shown to be false, with how it is known and why (evidence/forgeries.py).
         self.refuted, alive = outlived(self.by_kind, self.runs_on, self.runs_of_job, hosts_of)
@@ -208,7 +209,7 @@ class World:
         if reasons:
             self._without(left_out, by_source)
         # No user could have written the others, or somebody else confirms them.
-        self.doubted = {name: how for name, how in self.doubted.items() if how != kernel_lines.SHARED}
+        self.doubted = {name: how for name, how in self.doubted.items() if how not in uncounted.OPEN_TO_USERS}
 
     def is_remote(self, event: Event) -> bool:
         """Can users of other hosts have sent it in the name of its host?"""

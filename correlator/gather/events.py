@@ -21,6 +21,7 @@ import polars as pl
 import pyarrow as pa
 
 from correlator.gather import kernel_lines, unstamped_lines
+from correlator.gather.own_devices import is_about_own_device
 from correlator.model.json_text import from_json, sorted_json
 from correlator.model.kinds import BUILT_IN_LANES
 from correlator.model.moments import _EPOCH, _MICROSECOND, all_seconds
@@ -441,7 +442,10 @@ _OF_COPIES = (
 def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities]) -> Event:
     """One event from several copies: one of them gives time, message and place; the others are kept as references."""
     ranked = sorted(copies, key=_rank, reverse=True)
-    speaker = min(reversed(ranked), key=_speaks)
+    # Of the same link: a driver's line, and one that a user can have caused, which shows nothing about the other.
+    caused = [c for c in ranked if is_about_own_device(c["event"], c["source"], c["message"] or "")]
+    plain = [c for c in ranked if c not in caused] or ranked
+    speaker = min(reversed(plain), key=_speaks)
     merged: dict[str, Any] = {}
     for copy in ranked:
         merged.update(known[copy["entities"]].entities)
@@ -450,7 +454,7 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
     received = [c["received_time"] for c in copies if c["received_time"] is not None]
     jobs = [c["job_id"] for c in copies if c["job_id"] is not None]
     own = [c for c in copies if c["file"] == file]
-    alike = [c for c in copies if c["source"] == speaker["source"]]
+    alike = [c for c in plain if c["source"] == speaker["source"]]
     return Event(
         id=speaker["id"], time=speaker["time"] / 1e6, sigma=speaker["resolution_us"] / 1e6 / 2,
         kind=speaker["event"], host=speaker["host"], device=speaker["device"], job_id=min(jobs, default=None), message=speaker["message"] or "",

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from correlator.gather.own_devices import is_of_own_device
 from correlator.model.moments import moment_of
 from correlator.model.nouns import Event
 from parsers.documents.fields import number
@@ -154,19 +155,27 @@ def unsupported(of_kernel: Sequence[Event]) -> list[Event]:
     if not doubtful:  # the common case, if the kernel's ring is collected
         return []
     # What a file repeats of the ring is one event with it: such a line of the ring is the copy of no other.
-    reported: dict[tuple[str | None, str, str | None], list[float]] = defaultdict(list)
+    reported: dict[_Statement, list[float]] = defaultdict(list)
     for event in [e for e in of_kernel if not e.known_by]:
         if all(_OF_RING.search(file) for file, _ in event.also):
-            reported[(event.host, event.kind, event.device)].append(event.time)
+            reported[_statement(event)].append(event.time)
     if not reported:
         return doubtful
-    claimed: dict[tuple[str | None, str, str | None], list[Event]] = defaultdict(list)
+    claimed: dict[_Statement, list[Event]] = defaultdict(list)
     for event in doubtful:
-        claimed[(event.host, event.kind, event.device)].append(event)
+        claimed[_statement(event)].append(event)
     supported = {
         e.id for about, some in claimed.items() if about in reported for e in _supported(some, reported[about])
     }
     return [e for e in doubtful if e.id not in supported]
+
+
+#: What a line says, and whether a user can have made the kernel say it: such a line supports no driver's.
+_Statement = tuple[str | None, str, str | None, bool]
+
+
+def _statement(event: Event) -> _Statement:
+    return event.host, event.kind, event.device, is_of_own_device(event)
 
 
 def standing(doubtful: Sequence[Event], clocks: Clocks) -> dict[str, str]:

@@ -17,6 +17,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain
 
 from correlator.gather.kernel_lines import COPY_S, SENT, SHARED
+from correlator.gather.own_devices import is_of_own_device
 from correlator.model.nouns import Event
 from correlator.site.open_lines import is_sent
 from parsers.writers import JOB, UNVERIFIED, USERS
@@ -53,7 +54,7 @@ def _unsupported(shared: Sequence[Event], by_kind: Mapping[str, Sequence[Event]]
     about, kinds = {(e.host, e.kind) for e in shared}, {e.kind for e in shared}
     proven: dict[tuple[str | None, str, str], list[float]] = defaultdict(list)
     for event in chain.from_iterable(by_kind.get(kind, ()) for kind in kinds):
-        if event.authority not in USERS and (event.host, event.kind) in about:
+        if event.authority not in USERS and (event.host, event.kind) in about and not is_of_own_device(event):
             proven[_statement(event)].append(event.time)
     about = {(host, kind) for host, kind, _ in proven}
     return [

@@ -6,6 +6,7 @@
   host: its user could have written it to blame the node, or to excuse a failure. If nobody else's job was there, it
   counts if others confirm it (confirmed.py), and what many hosts say alike of their shared storage counts if no user was on
   all of them (corroborated.py). Otherwise verdicts/judge.py leaves open whether it is true.
+* It is the kernel's, but about a device that a user can have made (own_devices.py). It counts as the one before does.
 * It stands only in files of other hosts (a log host's), or this machine's own log daemon passed it on: whoever was on its
   host, anybody who reaches these can have sent it in its name. Relays are trusted, since the site names them.
 """
@@ -19,6 +20,7 @@ from typing import NamedTuple, Protocol
 from correlator.gather.confirmed import Confirmed
 from correlator.gather.corroborated import corroborated, is_shared
 from correlator.gather.kernel_lines import BARE, REFUTED, SENT, SHARED, STAMPED
+from correlator.gather.own_devices import OWN_DEVICE, is_of_own_device
 from correlator.gather.presence import SOMEBODY, WhoExactly, WhoWasThere
 from correlator.model.kinds import REPORTED_WITHIN_S
 from correlator.model.nouns import Event
@@ -28,22 +30,27 @@ from correlator.site.senders import Senders
 REFUTED_WHY = "it carries no uptime, and earlier lines of this kernel carry one"
 SENT_WHY = "anybody can have sent it, and nothing shows that it came from that host"
 OPEN_WHY = "the file does not show who wrote it, and {whose} on {host}"
+DEVICE_WHY = (
+    "the kernel writes the same about a device that a user made in a namespace of their own, and {whose} on {host}"
+)
 REMOTE_WHY = "only another host has it, and anybody can have sent it there in the name of {host}"
 LOG_HOST_WHY = "{host} keeps lines of other hosts in the same file, and anybody can have sent it there in its name"
 #: For such a line, of which it is seldom asked.
-OPEN = "open"
+OPEN, OPEN_DEVICE = "open", "open device"
 HOSTLESS_WHY = "the file does not show who wrote it, and it names no host"
 #: A clock is not further off: munge rejects such a host, and zones are at least half an hour apart (seconds).
 OFF_AT_MOST_S = 400.0
 #: What speaks against lines that do not count, whoever was on their host.
 NEVER = frozenset({REFUTED, SENT})
+#: What speaks against a line only because users of its host can have caused it.
+OPEN_TO_USERS = frozenset({SHARED, OWN_DEVICE})
 #: What speaks against a line of a file only because users can write to the file.
 _OF_FILES = frozenset({SHARED, STAMPED, BARE})
 
 
 def believed(doubtful: Iterable[Event], doubted: Mapping[str, str], senders: Senders) -> set[str]:
     """The ids of the events that are their program's, because the site says that no user can write where they stand."""
-    return {e.id for e in doubtful if doubted[e.id] in _OF_FILES and is_closed(e, senders)}
+    return {e.id for e in doubtful if doubted[e.id] in _OF_FILES and is_closed(e, senders) and not is_of_own_device(e)}
 
 
 class Uncounted(NamedTuple):
@@ -75,8 +82,8 @@ class Hosts(Protocol):
 def reasons(
     doubtful: Iterable[Event], doubted: Mapping[str, str], words: Mapping[str, str], hosts: Hosts
 ) -> dict[str, str]:
-    """Why some of the events that are ``doubted`` do not count, by their ids: in words, or ``OPEN`` (``explained``). ``words``:
-    what other files show against some."""
+    """Why some of the events that are ``doubted`` do not count, by their ids: in words, or ``OPEN`` or ``OPEN_DEVICE``
+    (``explained``). ``words``: what other files show against some."""
     found: dict[str, str] = {}
     confirmed = hosts.confirmed
     asked: list[Event] = []
@@ -93,7 +100,7 @@ def reasons(
         elif (_is_used_at(event, event.host, hosts) or hosts.is_remote(event)) and not (
             event.host in confirmed.hosts and _is_confirmed(event, hosts)
         ):
-            found[event.id] = OPEN
+            found[event.id] = OPEN_DEVICE if how == OWN_DEVICE else OPEN
             if is_shared(event) and not hosts.is_remote(event):
                 asked.append(event)
     for name in corroborated(asked, lambda event: _users_at(event, hosts)):
@@ -133,7 +140,7 @@ def _users_at(event: Event, hosts: Hosts) -> frozenset[str]:
 
 def explained(event: Event, reason: str, hosts: Hosts) -> Uncounted:
     """The reason for people, of an event of a host."""
-    if reason != OPEN or event.host is None:
+    if reason not in (OPEN, OPEN_DEVICE) or event.host is None:
         return Uncounted(reason)
     there = _users_at(event, hosts)
     users = there | {SOMEBODY} if hosts.is_remote(event) else there
@@ -141,7 +148,8 @@ def explained(event: Event, reason: str, hosts: Hosts) -> Uncounted:
         why = LOG_HOST_WHY if is_log_hosts_own(event) else REMOTE_WHY
         return Uncounted(why.format(host=event.host), users)
     whose = "jobs of several users were" if len(there) > 1 else "a user's job was"
-    return Uncounted(OPEN_WHY.format(host=event.host, whose=whose), users)
+    why = DEVICE_WHY if reason == OPEN_DEVICE else OPEN_WHY
+    return Uncounted(why.format(host=event.host, whose=whose), users)
 
 
 def questions(open_to_users: Iterable[Event]) -> list[WhoWasThere]:

@@ -225,6 +225,7 @@ def ways(stage: Stage) -> tuple[Way, ...]:
           for host in ("loghost", stage.far) for tag in ("kernel", "slurmctld[77]", "slurmd[77]", "systemd[1]")),
         *(Way(f"logger -t {tag}", stage.syslog, syslog(tag), True) for tag in DAEMONS),
         *(_by_network(stage) if stage.far != stage.near else ()),
+        *_by_namespace(stage),
         *_within_daemons_files(stage),
         *(Way(f"sacct: {name}", "accounting/names.txt", line) for name, line in _in_names()),
         *(Way(f"hook: {name}", "hooks/*", line) for name, line in _in_environment()),
@@ -235,6 +236,32 @@ def _by_network(stage: Stage) -> Iterator[Way]:
     for place, lines in (("udp", _over_udp()), ("tcp", _over_tcp())):
         for name, line in lines:
             yield Way(f"{place}: {name}", place, line, often=name.startswith("as "))
+
+
+#: What the kernel writes about bonds and bridges, which a user can make in a namespace of her own under any name.
+_OF_DEVICES = (
+    "bond0: (slave {}): link status definitely down, disabling slave",
+    "bond0: now running without any active interface!",
+    "{}: (slave eth9): link status definitely down, disabling slave",
+    "bonding: bond0: link status definitely down for interface {}, disabling it",
+    "bond0: (slave {}): link status definitely up, 25000 Mbps full duplex",
+    "sw0: port 4({}) entered disabled state",
+    "{}: port 1(veth7) entered disabled state",
+)
+
+
+def _by_namespace(stage: Stage) -> Iterator[Way]:
+    """The ring of a node of which it is collected."""
+    ring = Path(stage.syslog).with_name("dmesg.log")
+    if not (stage.folder / ring).exists():
+        return
+    names = ("eth0", "ib0", "hsn0", f"m-{stage.near}"[:15], f"f-{stage.near}"[:15])
+
+    def line(x: str, at: str) -> str:
+        form, device = _OF_DEVICES[len(x) % len(_OF_DEVICES)], names[len(x) // 3 % len(names)]
+        return f"[{datetime.fromisoformat(at):%a %b %e %H:%M:%S %Y}] {form.format(device)}"
+
+    yield Way("a namespace of her own", str(ring), line, True)
 
 
 def _within_daemons_files(stage: Stage) -> Iterator[Way]:

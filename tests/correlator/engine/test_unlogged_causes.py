@@ -278,6 +278,7 @@ SITUATIONS = [
         (
             "-3000s gpu01 kernel: bond0: (slave eth0): link status definitely up, 25000 Mbps full duplex",
             "-3000s gpu01 kernel: bond0: (slave eth1): link status definitely up, 25000 Mbps full duplex",
+            "-900.1s gpu01 kernel: mlx5_core 0000:17:00.0 eth0: Link down",
             "-900s gpu01 kernel: bond0: (slave eth0): link status definitely down, disabling slave",
             "-250s gpu01 kernel: bond0: (slave eth1): link status definitely down, disabling slave",
             "-250s gpu01 kernel: bond0: now running without any active interface!",
