@@ -12,10 +12,15 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from parsers.formats.base import SEVERITIES
 from store.text_filter import BLOCK_ROWS, SEGMENT_BLOCKS
 
 #: The event of a line that is none.
 _PLAIN = "other"
+#: Severities of lines that report trouble.
+_TROUBLE = pl.Series("severity", SEVERITIES[: SEVERITIES.index("warning") + 1])
+#: If more than this share of the lines report trouble, they are what the log consists of and stay with their hosts.
+_MOST_TROUBLE = 1 / 8
 #: Lines of a segment.
 SEGMENT_ROWS = BLOCK_ROWS * SEGMENT_BLOCKS
 
@@ -30,9 +35,10 @@ def in_order(lines: pl.DataFrame) -> pl.DataFrame:
 
 
 def _order(lines: pl.DataFrame) -> pl.Series:
-    """Row numbers by hour, host, time; within each segment the lines that are events come first, by event.
+    """Row numbers by hour, host, time; within each segment the lines that are events come first, by event, then other
+    lines that report trouble, by program.
 
-    Events are what people search for, one kind at a time: together the lines of a kind occupy a few compressed vectors of
+    These are what people search for, one kind at a time: together the lines of a kind occupy a few compressed vectors of
     DuckDB instead of a part of each. Zone maps cover row groups as large as a segment and lose nothing.
     """
     hour = 3_600_000_000
@@ -41,7 +47,7 @@ def _order(lines: pl.DataFrame) -> pl.Series:
     time = lines["time"].dt.epoch("us").fill_null(strategy="min").fill_null(0).to_numpy()
     hours, rank = time // hour, _ranks(lines["host"], "faultline_host")
     plain = lines.select(pl.col("event").fill_null(_PLAIN) == _PLAIN).to_series().to_numpy()
-    event = _event_ranks(lines["event"], plain)
+    event, plain = _kinds(lines, plain)
     if len(lines) <= SEGMENT_ROWS and (key := _one_key(plain, hours, rank, time - hours * hour)) is not None:
         order = _sorted(key, rows)  # one sort instead of three
         events = order[: len(order) - np.count_nonzero(plain)]
@@ -79,10 +85,30 @@ def _sorted(key: Any, rows: Any) -> Any:
     return np.sort(key << bits | rows) & ((1 << bits) - 1)
 
 
-def _event_ranks(events: pl.Series, plain: Any) -> Any:
-    """The rank of each line's event among all events by name; the ``plain`` lines, which are none, come after all of them."""
-    ranks = _ranks(events, "faultline_event")
-    return np.where(plain, ranks.max(initial=0) + 1, ranks)
+def _kinds(lines: pl.DataFrame, plain: Any) -> tuple[Any, Any]:
+    """The rank of each line's kind, and which lines are of none and come last. ``plain``: those that are no events. Kinds are
+    the events by name, then the programs that report trouble in other lines."""
+    ranks = _ranks(lines["event"], "faultline_event")
+    rest, others = int(ranks.max(initial=0)) + 1, plain.copy()
+    found = np.flatnonzero(plain & _has_trouble(lines["severity"]))
+    if 0 < len(found) <= len(lines) * _MOST_TROUBLE:
+        programs = _ranks(lines["unit"].gather(found), "faultline_unit")
+        ranks[found] = rest + programs
+        others[found] = False
+        rest += int(programs.max(initial=0)) + 1
+    ranks[others] = rest
+    return ranks, others
+
+
+def _has_trouble(severities: pl.Series) -> Any:
+    """Which of the lines have a severity of trouble."""
+    category = pl.Categorical(pl.Categories("faultline_severity"))
+    wanted = _TROUBLE.cast(category)
+    codes = severities.cast(category).to_physical().cast(pl.Int64).fill_null(-1).to_numpy() + 1
+    sought = wanted.to_physical().cast(pl.Int64).to_numpy() + 1
+    is_sought = np.zeros(max(int(codes.max(initial=0)), int(sought.max())) + 1, np.bool_)
+    is_sought[sought] = True
+    return is_sought[codes]
 
 
 def _ranks(texts: pl.Series, category: str) -> Any:

@@ -50,16 +50,15 @@ class World:
     ``spoke(host)`` returns the times of the lines that the host itself wrote, ascending (read only for few hosts).
     ``slurmd_starts(host)`` returns (time, uptime of the machine) of each start of its slurmd that logs it.
     ``booted`` holds (BootTime, host) of nodes for which Slurm had reported another BootTime before.
-    ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines.
-    ``reporting_hosts`` are the hosts whose kernel or system log was collected; ``asked``: known even if there are none.
-    ``collected``: which sources were collected, and when; None if that is not known.
+    ``legs(host)`` returns (time, bond, interface) from the bonding driver's lines. ``reporting_hosts`` are the hosts whose kernel or system
+    log was collected; ``asked``: known even if there are none. ``collected``: which sources were collected, and when; None if not known.
     ``outputs(jobs)``, ``new_limits(jobs)``, ``work(runs)``: when runs that reached a limit wrote, got another, or their GPUs worked.
     ``kernel_clocks``, ``line_copies``: what a host's kernel lines show about its clock, and other files about such lines.
     ``gpu_minors(host)``: (time, PCI address, number of the device file) of GPUs. ``silences``, ``software``: gather/silences.py, software.py.
-    ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here.
-    ``past(since)``: of those that ended after ``since``, the runs and their ``run.failed``.
-    ``believed``: the controllers, if determined from more than these events.
-    ``declared``: all kinds of facts, by name. ``left_out``: sentences that name the detectors that failed in this pass.
+    ``earlier_runs``: further runs, all over before ``runs_since``, about which nothing is concluded here. ``past(since)``: of those that ended after
+    ``since``, the runs and their ``run.failed``.
+    ``believed``: the controllers, if determined from more than these events. ``declared``: all kinds of facts, by name.
+    ``left_out``: sentences that name the detectors that failed in this pass.
     """
 
     site: Site
@@ -115,8 +114,8 @@ class World:
         relays, of_kernel = self.believed.senders.relays, by_source.get("kernel", [])
         #: For events that others than their program can have written, by id: what speaks against them.
         self.doubted, words = kernel_copies.standing(of_kernel, self.kernel_clocks, self.line_copies, relays)
+        self.doubted |= own_devices.standing(of_kernel, self.doubted)
         self.doubted |= shared_lines.standing(self.admitted, self.by_kind, relays)
-        self.doubted = own_devices.standing(of_kernel) | self.doubted
         #: Events that do not count, by the host that they name, and why, without those that the kernel's other lines refute; and
         #: those that are shown to be false, with how it is known and why (evidence/forgeries.py).
         self.refuted, alive = outlived(self.by_kind, self.runs_on, self.runs_of_job, hosts_of)

@@ -16,7 +16,7 @@ user can make is known to write ``eth0: Link is Down`` by itself.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from correlator.model.nouns import Event
 
@@ -39,6 +39,6 @@ def is_of_own_device(event: Event) -> bool:
     return is_about_own_device(event.kind, event.source, event.message)
 
 
-def standing(of_kernel: Iterable[Event]) -> dict[str, str]:
-    """``OWN_DEVICE`` by the ids of such events."""
-    return {e.id: OWN_DEVICE for e in of_kernel if is_of_own_device(e)}
+def standing(of_kernel: Iterable[Event], doubted: Collection[str]) -> dict[str, str]:
+    """``OWN_DEVICE`` by the ids of such events, but for those that are ``doubted`` for another reason."""
+    return {e.id: OWN_DEVICE for e in of_kernel if is_of_own_device(e) and e.id not in doubted}

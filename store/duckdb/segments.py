@@ -2,9 +2,9 @@
 
 New lines are in ``raw.logs`` in order of arrival, with block 0. ``seal`` takes them when there are enough for whole
 segments, orders them by hour, host and time (so that the zone maps of the columns skip what a query cannot need; in
-each segment the lines that are events come first), numbers them in blocks of 256 lines, and writes a text filter
-(``store.text_filter``) for every 480 blocks. All of that is one transaction: a reader sees the lines before or after,
-never twice and never missing.
+each segment the lines that are events come first, then others that report trouble), numbers them in blocks of 256
+lines, and writes a text filter (``store.text_filter``) for every 480 blocks. All of that is one transaction: a reader
+sees the lines before or after, never twice and never missing.
 
 A segment is as many lines as a row group of DuckDB. A transaction that adds only whole row groups is compressed and
 written to its final place at once, for 1.3 microseconds of CPU per line. With one line more or less, a partial row

@@ -19,7 +19,7 @@ from store.duckdb import segments
 from store.duckdb.arrow import as_arrow
 from store.duckdb.store import DuckStore
 from store.filter_terms import LONG_WORD, SHORTEST
-from store.line_frames import coded, logs_for_storage
+from store.line_frames import coded, logs_for_storage, plain
 from store.text_filter import (
     BLOCK_ROWS,
     FOLDS_TO_ASCII,
@@ -121,6 +121,42 @@ def test_the_events_of_a_segment_lie_by_kind(segment_rows: int, monkeypatch: pyt
             assert rows[: len(kept)] == kept and [row[0] for row in kept] == sorted(row[0] for row in kept)
             keys = [(row[0], (row[2] or START).replace(minute=0, second=0), row[1] or "") for row in kept]
             assert keys == sorted(keys) and 0 < len(kept) < len(rows)
+
+
+@pytest.mark.parametrize("segment_rows", [4 * BLOCK_ROWS, 12 * BLOCK_ROWS])
+def test_lines_that_report_trouble_lie_together_by_program(segment_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search for an error that is no event reads a few places, too: events, errors of a program, then the other lines."""
+    monkeypatch.setattr(line_order, "SEGMENT_ROWS", segment_rows)
+    count = 8 * BLOCK_ROWS
+    severities = ["info", "error", None, "debug", "warning", "notice"]
+    made = lines(count).with_columns(
+        event=pl.Series([("gpu.xid", None, "other")[min(n % 32, 2)] for n in range(count)], dtype=pl.String),
+        severity=pl.Series([severities[n // 32 % 6] if n % 32 < 2 else "info" for n in range(count)], dtype=pl.String),
+        unit=pl.Series([("slurmd", "sshd", None)[n % 3] for n in range(count)], dtype=pl.String),
+    )
+
+    def kind(row: dict[str, Any]) -> tuple[int, str]:
+        if row["event"] == "gpu.xid":
+            return 0, ""
+        return (1, row["unit"] or "") if row["severity"] in ("error", "warning") else (2, "")
+
+    for stored in (made, coded(made)):
+        found = plain(line_order.in_order(stored))
+        for at in range(0, count, segment_rows):
+            rows = list(found.slice(at, segment_rows).iter_rows(named=True))
+            kinds = [kind(row) for row in rows]
+            assert kinds == sorted(kinds) and {first for first, _ in kinds} == {0, 1, 2}
+            keys = [(*kind(row), (row["time"] or START).replace(minute=0, second=0), row["host"] or "") for row in rows]
+            assert keys == sorted(keys)
+        assert found.sort("line").rows() == plain(stored).sort("line").rows()
+
+
+def test_where_most_lines_report_trouble_they_stay_with_their_hosts() -> None:
+    made = lines(4 * BLOCK_ROWS).with_columns(
+        event=pl.lit("other"), severity=pl.Series(["error", "info"] * (2 * BLOCK_ROWS), dtype=pl.String)
+    )
+    calm = made.with_columns(severity=pl.lit("info"))
+    assert line_order.in_order(made)["line"].equals(line_order.in_order(calm)["line"])
 
 
 @pytest.mark.parametrize("others", [0, 50])
