@@ -443,9 +443,8 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
     """One event from several copies: one of them gives time, message and place; the others are kept as references."""
     ranked = sorted(copies, key=_rank, reverse=True)
     # Of the same link: a driver's line, and one that a user can have caused, which shows nothing about the other.
-    caused = [c for c in ranked if is_about_own_device(c["event"], c["source"], c["message"] or "")]
-    plain = [c for c in ranked if c not in caused] or ranked
-    speaker = min(reversed(plain), key=_speaks)
+    others = [c for c in ranked if not is_about_own_device(c["event"], c["source"], c["message"] or "")]
+    speaker = min(reversed([c for c in others if _speaks(c) < _SPEAKS["ip"]] or ranked), key=_speaks)
     merged: dict[str, Any] = {}
     for copy in ranked:
         merged.update(known[copy["entities"]].entities)
@@ -454,7 +453,7 @@ def _of_copies(copies: list[dict[str, Any]], known: Mapping[str, _LineEntities])
     received = [c["received_time"] for c in copies if c["received_time"] is not None]
     jobs = [c["job_id"] for c in copies if c["job_id"] is not None]
     own = [c for c in copies if c["file"] == file]
-    alike = [c for c in plain if c["source"] == speaker["source"]]
+    alike = [c for c in (others if speaker in others else copies) if c["source"] == speaker["source"]]
     return Event(
         id=speaker["id"], time=speaker["time"] / 1e6, sigma=speaker["resolution_us"] / 1e6 / 2,
         kind=speaker["event"], host=speaker["host"], device=speaker["device"], job_id=min(jobs, default=None), message=speaker["message"] or "",

@@ -19,6 +19,7 @@ import re
 from collections.abc import Collection, Iterable
 
 from correlator.model.nouns import Event
+from store.questions.kernel_lines import OF_AGENT
 
 #: What stands for the objection to such a line (gather/kernel_lines.py has the others).
 OWN_DEVICE = "own device"
@@ -27,6 +28,7 @@ _KINDS = frozenset({"nic.link_down", "nic.link_up", "switch.port_down", "switch.
 _WORDS = re.compile(
     r"(?:bonding: )?[^\s:]+: (?:\(slave \S+\): )?link status |[^\s:]+: port \d+\(\S+\) entered ", re.IGNORECASE
 )
+_OF_AGENT = re.compile(OF_AGENT)
 
 
 def is_about_own_device(kind: str, source: str | None, message: str) -> bool:
@@ -35,8 +37,10 @@ def is_about_own_device(kind: str, source: str | None, message: str) -> bool:
 
 
 def is_of_own_device(event: Event) -> bool:
-    """The same of an event; of several copies, of all of them (gather/events.py)."""
-    return is_about_own_device(event.kind, event.source, event.message)
+    """The same of an event; of several copies, of all of them (gather/events.py). An agent looks at the node's own devices."""
+    if not is_about_own_device(event.kind, event.source, event.message):
+        return False
+    return not any(_OF_AGENT.search(file) for file, _ in event.also)
 
 
 def standing(of_kernel: Iterable[Event], doubted: Collection[str]) -> dict[str, str]:
